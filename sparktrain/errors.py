@@ -103,7 +103,7 @@ class SamplerError(UserError, RuntimeError):
 
 
 class PoolError(UserError, RuntimeError):
-    """A pool was used when closed, or for two calls at once."""
+    """A pool was used when closed, or for two calls of one name at once, or other pools have the slots."""
 
 
 class NestedCallError(UserError, RuntimeError):

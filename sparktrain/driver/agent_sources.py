@@ -16,7 +16,7 @@ from sparktrain.driver.feeds.feeding_slots import FeedingSlots, feeding_slots
 from sparktrain.driver.pool import POOL_TIMES, AgentPool, PoolTimes
 from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
-from sparktrain.driver.session_pools import SESSION_POOLS
+from sparktrain.driver.slots.session_pools import SESSION_POOLS
 from sparktrain.usercode.preload import keras_left_by_pool
 
 

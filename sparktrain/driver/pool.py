@@ -40,7 +40,7 @@ from sparktrain.driver.engines.job_failures import final_error
 from sparktrain.driver.event_loop import call, deliver, submit, wait
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.run_request import RunOutcome, RunRequest
-from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.slots.slot_holders import HOLDERS
 from sparktrain.driver.vacant_slots import PAUSE_S, Vacancies
 from sparktrain.errors import (
     AgentsLostError,

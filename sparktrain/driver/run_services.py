@@ -14,7 +14,7 @@ from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.driver.prepare.checked_call import CheckedCall
-from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.slots.slot_holders import HOLDERS
 from sparktrain.ids import TrialId
 from sparktrain.page.live_page import LivePage
 from sparktrain.rundir.board_address import announced

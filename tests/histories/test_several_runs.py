@@ -304,7 +304,7 @@ def equal_weights(patch: pytest.MonkeyPatch) -> None:
 
 def uncounted_use(patch: pytest.MonkeyPatch) -> None:
     """The use is not counted."""
-    patch.setattr(shares.Share, "count", lambda self, at: None)
+    patch.setattr(shares.RunShare, "count", lambda self, at: None)
 
 
 def blind_priority(patch: pytest.MonkeyPatch) -> None:

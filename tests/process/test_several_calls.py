@@ -12,7 +12,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.driver.event_loop import call
-from sparktrain.driver.session_pools import SESSION_POOLS
+from sparktrain.driver.slots.session_pools import SESSION_POOLS
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.timeout(240)

@@ -8,7 +8,7 @@ from sparktrain.clock import pause
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
 from sparktrain.driver.engines.job_failures import final_error
 from sparktrain.driver.pool import RELAUNCH_PAUSE_S
-from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.slots.slot_holders import HOLDERS
 from sparktrain.errors import AgentsLostError, SparktrainError
 from sparktrain.protocol.ticket import AgentTicket
 

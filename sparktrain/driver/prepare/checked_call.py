@@ -98,6 +98,16 @@ class SlotRequest:
     priority: int = 0
     """Calls of a higher one get slots first."""
 
+    @classmethod
+    def of(cls, keywords: LaunchKeywords | RunKeywords) -> Self:
+        """Those that the options of a call ask for."""
+        return cls(
+            agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
+            concurrent=keywords.max_concurrent_trials if isinstance(keywords, LaunchKeywords) else None,
+            weight=keywords.weight,
+            priority=keywords.priority,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedCall:
@@ -215,12 +225,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
         keras=keras,
         choice=choice,
         coordinator=CoordinatorRequest(keywords.coordinator, keywords.dir),
-        slots=SlotRequest(
-            agents=keywords.agents if isinstance(keywords, RunKeywords) else None,
-            concurrent=None if search is None else search.max_concurrent_trials,
-            weight=keywords.weight,
-            priority=keywords.priority,
-        ),
+        slots=SlotRequest.of(keywords),
         notes=packed.notes,
         warm=warm,
         data=data,

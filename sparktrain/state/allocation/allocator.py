@@ -23,7 +23,7 @@ from sparktrain.ids import AgentId, RunId
 from sparktrain.state.agents import Agents, AgentState, AgentStatus
 from sparktrain.state.allocation.claims import Claim
 from sparktrain.state.allocation.reservation import Reservation
-from sparktrain.state.allocation.shares import AHEAD_S, Share, let_in
+from sparktrain.state.allocation.shares import AHEAD_S, RunShare, let_in
 from sparktrain.state.events import Allotment
 
 SOFT_S = 2.0
@@ -37,7 +37,7 @@ PORTIONS = 16
 class Contender(Struct, gc=False):
     """One run in one contest."""
 
-    share: Share
+    share: RunShare
     claim: Claim
     free: int
     """Agents that it has without a member, less those that are contested."""
@@ -130,7 +130,7 @@ class Allocator:
 
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
-        self._shares: dict[RunId, Share] = {}
+        self._shares: dict[RunId, RunShare] = {}
         self._reservation = Reservation()
         self._soft_since: dict[RunId, float] = {}
         """Since when agents of a run wait for its sampler."""
@@ -141,7 +141,7 @@ class Allocator:
     def open(self, run: RunId, allotment: Allotment, at: float) -> None:
         """A run starts."""
         self._unsettled = True
-        self._shares[run] = Share(run, allotment.weight, allotment.priority, at)
+        self._shares[run] = RunShare(run, allotment.weight, allotment.priority, at)
 
     def close(self, run: RunId) -> None:
         """A run is over."""
@@ -155,7 +155,7 @@ class Allocator:
         """An agent has joined, and is of no run."""
         self._unsettled = True
 
-    def share(self, run: RunId) -> Share:
+    def share(self, run: RunId) -> RunShare:
         """What a run that is on has used."""
         return self._shares[run]
 

@@ -18,7 +18,7 @@ CREDIT_S = 2.0
 """A run that had no use for its share catches up on so much of it at most, in seconds of the share."""
 
 
-class Share(Struct, gc=False):
+class RunShare(Struct, gc=False):
     """What one run has used, and how much it may."""
 
     run: RunId
@@ -58,7 +58,7 @@ class Share(Struct, gc=False):
         return self.used_s / self.weight
 
 
-def let_in(share: Share, rivals: Iterable[Share], slots: int) -> None:
+def let_in(share: RunShare, rivals: Iterable[RunShare], slots: int) -> None:
     """The run can use more agents again, or for the first time: it starts about where the hungry others are."""
     equals = [rival for rival in rivals if rival is not share and rival.priority == share.priority]
     if share.is_new:

@@ -16,7 +16,7 @@ from sparktrain.driver.engines.engine import Address, JobEnd
 from sparktrain.driver.engines.job_failures import RELAUNCHES
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.run_request import RunOutcome
-from sparktrain.driver.slot_holders import HOLDERS
+from sparktrain.driver.slots.slot_holders import HOLDERS
 from sparktrain.errors import (
     AgentsLostError,
     EnvironmentMismatchError,

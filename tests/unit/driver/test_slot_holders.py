@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.driver.slot_holders import Holders
+from sparktrain.driver.slots.slot_holders import Holders
 from sparktrain.errors import PoolError
 
 
