@@ -96,7 +96,8 @@ class Training:
         try:
             self.results.append(
                 self._pool.run(
-                    train, {"folder": str(self.folder)}, workers=HOSTS, backend="horovod", start_timeout=STARTS_S,
+                    train, {"folder": str(self.folder)}, workers=HOSTS, backend="horovod", spread=True,
+                    start_timeout=STARTS_S,
                     **self._options,
                 )
             )  # fmt: skip
