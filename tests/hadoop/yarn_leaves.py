@@ -15,7 +15,7 @@ SECRET = "a-secret-of-trials"
 
 
 def main(conf: str, directory: str, name: str, folder: str) -> None:
-    """Submit a sweep whose trials last until the file `hold` is gone from `folder`."""
+    """Submit a sweep with trials that last until the file `hold` is gone from `folder`."""
 
     def train(x: int, folder: str, ctx: Any) -> dict[str, float]:
         import time

@@ -18,9 +18,9 @@ _OUTPUT_CHARACTERS = 1000
 class ApplicationLookout:
     """One application of a run. Methods block on the store or the ResourceManager; for one thread at a time."""
 
-    def __init__(self, place: RunLocation, call: str, stored: StoredApplication) -> None:
+    def __init__(self, place: RunLocation, call: str, application: StoredApplication) -> None:
         self._folder = CoordinatorFolder(place.store, place.layout.coordinator(call))
-        self._stored = stored
+        self._application = application
         self._clock = SystemClock()
         self._output = ""
         """The end of what the driver has printed, while its node had it."""
@@ -45,13 +45,13 @@ class ApplicationLookout:
         # SIGTERM is no end of the call: YARN may start the next driver, or reports why it does not.
         return None if view.end.ending == Ending.TERMINATED else CallEnd()
 
-    def gone(self, view: RunView) -> SparktrainError | None:
+    def failure(self, view: RunView) -> SparktrainError | None:
         """Why no driver of the call runs any more, nor will; None where one may."""
         applications = self._applications()
         if view.state is RunState.RUNNING or applications is None:
             return None
         if not applications:
-            if self._clock.wall() < self._stored.at + SUBMIT_TIMEOUT_S:
+            if self._clock.wall() < self._application.at + SUBMIT_TIMEOUT_S:
                 return None  # it is not submitted yet
             return AgentsLostError(
                 f"YARN has no application for run {view.name}, which was requested {SUBMIT_TIMEOUT_S:g} s ago or "
@@ -70,8 +70,8 @@ class ApplicationLookout:
 
     def _applications(self) -> list[Application] | None:
         """Those with the tag: by the configuration of this host, or where the client that submitted had its answer."""
-        urls = dict.fromkeys((*ResourceManager.configured().urls, *self._stored.urls))
-        return ResourceManager(tuple(urls)).applications(self._stored.tag)
+        urls = dict.fromkeys((*ResourceManager.configured().urls, *self._application.urls))
+        return ResourceManager(tuple(urls)).applications(self._application.tag)
 
 
 def _resumption(view: RunView) -> str:

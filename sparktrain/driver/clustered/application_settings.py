@@ -32,10 +32,10 @@ def settings_of_application(settings: Mapping[str, str], name: str, environment:
     Raises SpecError where the session names no Python for a driver in a container.
     """
     python = python_of_driver(settings, environment)
-    kept = {key: value for key, value in settings.items() if not _PLACE.fullmatch(key)}
+    session_settings = {key: value for key, value in settings.items() if not _PLACE.fullmatch(key)}
     return {
         EXECUTOR_PYTHON_KEY: environment.get("PYSPARK_PYTHON") or python,
-        **kept,
+        **session_settings,
         DRIVER_PYTHON_KEY: python,
         MASTER_PYTHON_KEY: python,
         "spark.app.name": f"sparktrain {name}",

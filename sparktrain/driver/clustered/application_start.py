@@ -48,22 +48,22 @@ def start_application(
     python_of_driver(settings, os.environ)  # before the run has a name
     program = spark_submit(os.environ.get("SPARK_HOME"))
     callbacks = pickled_callbacks(call.observers.callbacks)
-    stored = store_for_cluster(call, agents, display, "an application of its own on YARN has the driver")
-    if isinstance(stored, SweepResult):
+    cluster_call = store_for_cluster(call, agents, display, "an application of its own on YARN has the driver")
+    if isinstance(cluster_call, SweepResult):
         return RunLocation(call.definition.store, call.definition.layout)
-    definition = stored.run.definition
+    definition = cluster_call.run.definition
     packet = ApplicationPacket(
         store=definition.store.address,
         run=definition.spec.name,
-        call=stored.name,
+        call=cluster_call.name,
         attempts=int(settings.get(ATTEMPTS_KEY, ATTEMPTS)),
-        env=stored.run.call.env,
+        env=cluster_call.run.call.env,
         callbacks=callbacks,
     )
     tag = f"sparktrain-{secrets.token_hex(6)}"
     urls = ResourceManager.configured().urls
     application = StoredApplication(tag=tag, at=SystemClock().wall(), urls=urls)
-    write_application(definition.store, definition.layout, stored.name, application)
+    write_application(definition.store, definition.layout, cluster_call.name, application)
     application_settings = settings_of_application(settings, definition.spec.name, os.environ)
     _submit(ApplicationRequest(packet=packet, tag=tag, spark_submit=program, settings=application_settings))
     return RunLocation(definition.store, definition.layout)

@@ -58,7 +58,7 @@ def _problem(request: ApplicationRequest) -> CallEnd | None:
             tag=request.tag,
         )
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 line_of(job, request.spark_submit),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -69,7 +69,7 @@ def _problem(request: ApplicationRequest) -> CallEnd | None:
         except subprocess.TimeoutExpired:
             message = f"spark-submit has brought no application to YARN within {SUBMIT_TIMEOUT_S:g} s"
             return CallEnd(InfraError.__name__, f"{message}: check the network and what it uploads, and submit again")
-    refusal = refusal_of(done.stdout.decode(errors="replace")) if done.returncode != 0 else None
+    refusal = refusal_of(completed.stdout.decode(errors="replace")) if completed.returncode != 0 else None
     if refusal is None:
         return None  # YARN has it, and reports its end
     kind = SpecError if refusal.code == CALL_IS_WRONG else InfraError

@@ -86,21 +86,21 @@ def start_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why
 
     Blocks until its agents are submitted. Raises as `sparktrain.sweep`, before the run has a directory where it can.
     """
-    stored = store_for_cluster(call, agents, display, f"the coordinator runs in the cluster: {why}")
-    if isinstance(stored, SweepResult):
-        return stored
-    ticket = _ticket(stored.run, stored.name, stored.tokens)
-    job = ClusterJob(agents.engine, ticket, stored.call.agents, stored.call.without_gpus)
+    cluster_call = store_for_cluster(call, agents, display, f"the coordinator runs in the cluster: {why}")
+    if isinstance(cluster_call, SweepResult):
+        return cluster_call
+    ticket = _ticket(cluster_call.run, cluster_call.name, cluster_call.tokens)
+    job = ClusterJob(agents.engine, ticket, cluster_call.call.agents, cluster_call.call.without_gpus)
     job.start()
-    definition = stored.run.definition
-    folder = CoordinatorFolder(definition.store, definition.layout.coordinator(stored.name))
-    return StartedRun(stored.run, folder, job, stored.call.agents)
+    definition = cluster_call.run.definition
+    folder = CoordinatorFolder(definition.store, definition.layout.coordinator(cluster_call.name))
+    return StartedRun(cluster_call.run, folder, job, cluster_call.call.agents)
 
 
 def store_for_cluster(
     call: CheckedCall, agents: OwnAgents, display: Display, line: str
 ) -> StoredClusterCall | SweepResult:
-    """Take the name of a run, and store what another process needs to perform the call; `line` says which one does.
+    """Take the name of a run, and store what another process needs to perform the call; `line` names it for people.
 
     Returns the result of a run in which nothing is left to do. Blocks on Spark and the store; raises as
     `start_in_cluster`.

@@ -106,7 +106,7 @@ class FollowedRun:
             return self._started.gone()
         view = self.look()
         if self._application is not None:
-            return self._application.gone(view)
+            return self._application.failure(view)
         if view.state is not RunState.GONE:
             self._gone_since = None
             return None

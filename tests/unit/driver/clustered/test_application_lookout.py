@@ -58,7 +58,7 @@ def reports(monkeypatch: pytest.MonkeyPatch, *applications: Application) -> list
 def gone(place: RunLocation) -> Exception | None:
     lookout = ApplicationLookout.newest(place)
     assert lookout is not None
-    return lookout.gone(FollowedRun(place).look())
+    return lookout.failure(FollowedRun(place).look())
 
 
 def test_the_newest_application_of_a_run_counts(place: RunLocation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_an_application_that_never_comes_is_an_error_after_the_time_to_submit_it
     assert gone(place) is None
     lookout = ApplicationLookout(place, CALL, StoredApplication(tag="t", at=SystemClock().wall() - 901.0))
     with pytest.raises(AgentsLostError, match="YARN has no application for run run, which was requested 900 s ago"):
-        raise lookout.gone(FollowedRun(place).look()) or AssertionError
+        raise lookout.failure(FollowedRun(place).look()) or AssertionError
 
 
 def test_a_resource_manager_that_does_not_answer_is_no_end(place: RunLocation, monkeypatch: pytest.MonkeyPatch) -> None:
