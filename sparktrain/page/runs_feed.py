@@ -71,7 +71,7 @@ class RunsFeed(EventFeed):
         """The runs with a row that stays as it is until their journal has other files."""
         self._open: dict[str, Observer | None] = {}
         """The others, with what follows them."""
-        self._gone: deque[str] = deque()
+        self._absent_names: deque[str] = deque()
         """The runs without a driver, in the order in which they are asked again."""
         self._left_out = 0
         self._unchecked = 0
@@ -162,7 +162,7 @@ class RunsFeed(EventFeed):
     def look_at_gone(self) -> None:
         """Ask some of the drivers again that did not answer. Blocks as `look_at_live`; for one thread."""
         with self._news:
-            names = [self._gone.popleft() for _ in range(min(READERS, len(self._gone)))]
+            names = [self._absent_names.popleft() for _ in range(min(READERS, len(self._absent_names)))]
             # A run that was read meanwhile is not asked: it is open, or has ended.
             names = [name for name in dict.fromkeys(names) if name in self._ended]
         spread(lambda name, _: self._look_at(name), names, READERS)
@@ -250,7 +250,7 @@ class RunsFeed(EventFeed):
                 # What cannot be read may be put back without a driver, so that the journal does not show it.
                 self._ended[name] = signature if reading.row.readable else _READ_AGAIN
                 if reading.row.state == "driver gone":
-                    self._gone.append(name)
+                    self._absent_names.append(name)
             if rows := self._news_of(reading.row):
                 self._announce(lambda number: self._event(number, rows, ()))
 

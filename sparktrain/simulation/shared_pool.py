@@ -124,8 +124,8 @@ class VirtualPool:
             self._push(call.start_s, call)
         self._push(TICK_S, None)
         while self._heap and self._heap[0][0] <= until_s:
-            self._at, _, what = heapq.heappop(self._heap)
-            self._happens(what)
+            self._at, _, happening = heapq.heappop(self._heap)
+            self._happens(happening)
         self._at = until_s
         for process in self._processes.values():
             self._charge(process)
@@ -140,11 +140,11 @@ class VirtualPool:
         repeated = sum(call.steps_made[trial] - call.steps_done[trial] for trial in call.steps_made)
         return CallUse(spec, tuple(call.used), waited_s, repeated, histories)
 
-    def _push(self, at: float, what: object) -> None:
-        heapq.heappush(self._heap, (at, next(self._order), what))
+    def _push(self, at: float, happening: object) -> None:
+        heapq.heappush(self._heap, (at, next(self._order), happening))
 
-    def _happens(self, what: object) -> None:
-        match what:
+    def _happens(self, happening: object) -> None:
+        match happening:
             case None:
                 self._feed(on.Ticked(self._at))
                 self._push(self._at + TICK_S, None)
@@ -153,7 +153,7 @@ class VirtualPool:
             case do.PrepareAgent(agent=agent, run=run):
                 self._send(agent, m.Ready(run))
             case on.Suggested():
-                self._feed(what)
+                self._feed(happening)
             case _Entry(agent=agent, member=member, size=size) if self._is_on(agent, member):
                 self._send(agent, m.MemberReserved(member, 1) if size > 1 else m.MemberStarted(member, 0))
             case _Step(agent=agent, member=member) if self._is_on(agent, member):

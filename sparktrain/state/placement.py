@@ -118,11 +118,11 @@ def _spread(agents: Sequence[AgentState], size: int, most: int) -> list[AgentSta
     """The agents with the first `most` of each host before all others, in the same order otherwise."""
     hosts = Counter[str]()
     first: list[AgentState] = []
-    others: list[AgentState] = []
+    surplus: list[AgentState] = []
     for agent in agents:
         hosts[agent.host] += 1
-        (first if hosts[agent.host] <= most else others).append(agent)
-    seated = {agent.id for agent in [*first, *others][:size]}
+        (first if hosts[agent.host] <= most else surplus).append(agent)
+    seated = {agent.id for agent in [*first, *surplus][:size]}
     return [agent for agent in agents if agent.id in seated]
 
 

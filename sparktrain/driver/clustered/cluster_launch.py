@@ -62,7 +62,7 @@ class StartedRun:
         """The run directory."""
         return RunLocation(self.run.definition.store, self.run.definition.layout)
 
-    def gone(self) -> SparktrainError | None:
+    def failure(self) -> SparktrainError | None:
         """Why no agent is left; None while there are some."""
         if not self.job.join(0.0):
             return None
@@ -152,14 +152,14 @@ def follow_run(started: StartedRun, display: Display) -> SweepResult:
     """Show a run that was started to its end; its result. Blocks, and raises as `launch_in_cluster`."""
     follower = CallFollower(started.place, lambda view: started.folder.look().end, started.agents, display)
     observers = started.run.call.observers
-    with _left(started), client_services(started.place, observers, display), interruptible():
+    with _leaving(started), client_services(started.place, observers, display), interruptible():
         try:
-            end = follower.follow(started.gone)
+            end = follower.follow(started.failure)
             interrupts = False
         except KeyboardInterrupt:
             interrupts = True
             ask_stop(started.place.store, started.place.layout, "interrupted by Ctrl-C")
-            end = follower.follow(started.gone, SystemClock().now() + INTERRUPT_TIMEOUT_S)
+            end = follower.follow(started.failure, SystemClock().now() + INTERRUPT_TIMEOUT_S)
     if end is None:
         raise KeyboardInterrupt(
             f"run {started.run.definition.spec.name} was asked to stop, and has not within {INTERRUPT_TIMEOUT_S:g} s; "
@@ -174,7 +174,7 @@ def follow_run(started: StartedRun, display: Display) -> SweepResult:
 
 
 @contextmanager
-def _left(started: StartedRun) -> Iterator[None]:
+def _leaving(started: StartedRun) -> Iterator[None]:
     """Have the agents' job end with the context."""
     try:
         yield

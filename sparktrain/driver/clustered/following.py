@@ -50,10 +50,10 @@ class CallFollower:
         """The time between two looks."""
         return LOOK_S if isinstance(self._place.store, LocalStore) else REMOTE_LOOK_S
 
-    def follow(self, gone: Callable[[], SparktrainError | None], until: float | None = None) -> CallEnd | None:
+    def follow(self, failure: Callable[[], SparktrainError | None], until: float | None = None) -> CallEnd | None:
         """Show the run until it has ended; returns how, or None at `until` by the clock. Blocks.
 
-        `gone` returns why nothing runs any more. Raises that error.
+        `failure` returns why nothing runs any more. Raises that error.
         """
         lost_at: float | None = None
         while True:
@@ -64,7 +64,7 @@ class CallFollower:
             now = self._clock.now()
             if until is not None and now >= until:
                 return None
-            if (error := gone()) is not None:
+            if (error := failure()) is not None:
                 lost_at = now if lost_at is None else lost_at
                 if now >= lost_at + AFTERWARDS_S:
                     raise error

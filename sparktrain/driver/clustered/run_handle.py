@@ -74,7 +74,7 @@ class FollowedRun:
         """
         agents = most_agents(self.place.store, self.place.layout) if self._started is None else self._started.agents
         follower = CallFollower(self.place, self._end, agents, display)
-        end = follower.follow(self._gone, None if timeout_s is None else self._clock.now() + timeout_s)
+        end = follower.follow(self._failure, None if timeout_s is None else self._clock.now() + timeout_s)
         if end is None:
             name = self.place.layout.path
             raise TimeoutError(f"run {name} has not ended within {timeout_s:g} s: call result() again to wait")
@@ -100,10 +100,10 @@ class FollowedRun:
             return newest_error(self.place.store, self.place.layout.coordinators)
         return None
 
-    def _gone(self) -> SparktrainError | None:
+    def _failure(self) -> SparktrainError | None:
         """Why nothing runs any more, as far as this process can know."""
         if self._started is not None:
-            return self._started.gone()
+            return self._started.failure()
         view = self.look()
         if self._application is not None:
             return self._application.failure(view)

@@ -36,7 +36,7 @@ class RunFolder:
         """When a folder that is no run was checked."""
         self._names: dict[str, None] = {}
         """Folders that may be runs, in their order."""
-        self._others = 0
+        self._stray_count = 0
         """Files, and folders that no run can have the name of."""
 
     @classmethod
@@ -67,7 +67,7 @@ class RunFolder:
         """List the directory: the names of folders that may be runs, and were not checked. Blocks; raises OSError."""
         entries = self._store.entries()
         names = dict.fromkeys(folders_among(entries))
-        self._others = len(entries) - len(names)
+        self._stray_count = len(entries) - len(names)
         self._names = names
         self._runs = {name: place for name, place in self._runs.items() if name in names}
         now = self._clock.now()
@@ -86,7 +86,7 @@ class RunFolder:
     def contents(self) -> FolderContents:
         """The runs that were checked, and how many other files and folders there are."""
         places = tuple(self._runs[name] for name in self._names if name in self._runs)
-        return FolderContents(places, self._others + sum(name in self._checked_at for name in self._names))
+        return FolderContents(places, self._stray_count + sum(name in self._checked_at for name in self._names))
 
     def place(self, name: str) -> RunLocation | None:
         """The run in the folder of this name, as `look` has listed it."""
