@@ -1,22 +1,35 @@
 """A coordinator in the cluster: what it costs short trials, and what its loss costs.
 
-    python -m benchmarks.cluster_coordinator [--trials 200] [--kills 20] [--seed 0]
+    python -m benchmarks.cluster_coordinator [--trials 200] [--kills 20] [--seed 0] [--clients N --on yarn|connect]
 
 Agents are processes of this machine. The overhead is the duration of a sweep of trials of 50 ms with the coordinator
 beside an agent, divided by that with the coordinator in the driver; the start of agents is no part of the first. A kill
 ends the agent that has the coordinator, as the loss of its executor does, at a seeded time; each sweep of 12 trials
 loses it twice.
+
+With `--clients N` it measures something else: N clients, one after the other, submit a sweep from a session on a real
+YARN, or from a Spark Connect server on hosts in network namespaces (which needs root), and each is killed 2 s after
+`submit` has returned. It counts the runs that end with their result.
 """
 
 import argparse
+import json
+import os
 import random
+import subprocess
+import sys
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import sparktrain as st
-from benchmarks.machine import at_most, show
+from benchmarks.leaving_client import CALLS
+from benchmarks.machine import at_least, at_most, show
 from sparktrain.clock import SystemClock, pause
 from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.local_engine import LocalEngine
@@ -28,6 +41,8 @@ from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import TrialConcluded
 from sparktrain.store.localfs import LocalStore
+from tests.support.far_cluster import far_cluster
+from tests.support.hadoop import Yarn, fast_conf, hdfs, yarn
 from tests.support.process_cluster import ProcessCluster, coordinators
 
 OVERHEAD_TARGET = 1.1
@@ -35,6 +50,10 @@ TAKEOVER_TARGET_S = 10.0
 TRIALS_OF_A_KILLED_SWEEP = 12
 KILLS_OF_A_SWEEP = 2
 LIMIT_S = 120.0
+LEAVES_S = 2.0
+"""From the return of `submit` to the kill of its client."""
+CLIENT_LIMIT_S = 600.0
+"""For the session of a client, and for the end of its run."""
 
 
 def sleeps(x: int) -> dict[str, float]:
@@ -137,12 +156,107 @@ def kill_all(kills: int, seed: int) -> tuple[list[float], int]:
     return takeovers, wrong
 
 
+class LeavingClient:
+    """One client: what it prints, and its end."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+
+    def left(self) -> tuple[str, float]:
+        """Kill it some time after `submit` has returned: the run directory, and the seconds that `submit` took."""
+        clock = SystemClock()
+        try:
+            assert self._line() == CALLS
+            called_at = clock.now()
+            directory = self._line()
+            seconds = clock.now() - called_at
+            pause(LEAVES_S)
+        finally:
+            self._process.kill()
+            self._process.communicate()
+        return directory, seconds
+
+    def _line(self) -> str:
+        """Its next line, without those of Spark's programs."""
+        assert self._process.stdout is not None
+        timer = threading.Timer(CLIENT_LIMIT_S, self._process.kill)
+        timer.start()
+        try:
+            for line in self._process.stdout:
+                text = line.decode().strip()
+                if text == CALLS or text.startswith(("hdfs:", "file:", "/")):
+                    return text
+        finally:
+            timer.cancel()
+        raise RuntimeError(f"the client has ended with {self._process.wait()} before it had submitted its run")
+
+
+@contextmanager
+def clients_on(kind: str) -> Iterator[Any]:
+    """Starts the client with a name, on a cluster that lives as long as the context."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        root = Path(folder)
+        if kind == "yarn":
+            cluster: Yarn = stack.enter_context(
+                yarn(root / "yarn" / "cluster", stack.enter_context(hdfs(root / "hdfs")))
+            )
+            (root / "conf.json").write_text(json.dumps(fast_conf(cluster)))
+            target = [str(root / "conf.json"), f"{cluster.hdfs.url}/runs"]
+            enter: list[str] = []
+            environment = {**os.environ, **cluster.env}
+        else:
+            far = stack.enter_context(far_cluster(root))
+            target = [far.url, f"file://{root}/runs"]
+            enter = list(far.client.enter)
+            environment = dict(os.environ)
+
+        def start(name: str) -> LeavingClient:
+            line = [*enter, sys.executable, "-m", "benchmarks.leaving_client", kind, *target, name]
+            log = stack.enter_context((root / f"{name}.log").open("wb"))
+            pipe = subprocess.PIPE
+            return LeavingClient(subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=log, env=environment))
+
+        yield start
+
+
+def leave_all(clients: int, kind: str) -> tuple[int, list[float]]:
+    """How many runs end with their result after their client was killed, and how long `submit` took in each."""
+    ended = 0
+    seconds: list[float] = []
+    with clients_on(kind) as start:
+        for number in range(clients):
+            directory, submit_s = start(f"run-{number}").left()
+            seconds.append(submit_s)
+            try:
+                result = st.attach(directory).result(CLIENT_LIMIT_S)
+            except (st.SparktrainError, TimeoutError) as error:
+                print(f"{directory}: {error}", file=sys.stderr, flush=True)
+                continue
+            ended += [trial.metrics for trial in result.trials] == [{"y": 2.0}]
+    return ended, seconds
+
+
+def show_clients(clients: int, kind: str) -> None:
+    """Measure `leave_all`, and print it."""
+    ended, seconds = leave_all(clients, kind)
+    rows = [
+        ("runs with their result", f"{ended} of {clients}", at_least(ended, clients)),
+        ("submit, median", f"{median(seconds):.1f} s", ""),
+    ]
+    show(f"Clients that are killed {LEAVES_S:g} s after submit, {kind}", ("", "", "target"), rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--clients", type=int, default=0)
+    parser.add_argument("--on", choices=("yarn", "connect"), default="yarn")
     given = parser.parse_args()
+    if given.clients:
+        show_clients(given.clients, given.on)
+        return
     ratio = overhead(given.trials)
     takeovers, wrong = kill_all(given.kills, given.seed)
     slowest = max(takeovers)

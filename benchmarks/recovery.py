@@ -9,7 +9,6 @@ kills of gangs with processes that wait are measured, on agents without Spark; e
 """
 
 import argparse
-import json
 import os
 import signal
 import threading
@@ -24,6 +23,7 @@ import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session, stage
 from sparktrain.clock import SystemClock
+from sparktrain.display.gang_text import restart_lines
 from sparktrain.errors import SparktrainError
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
@@ -175,7 +175,7 @@ def recoveries(
         directory = str(Path(runs, options["name"]))
         threading.Thread(target=_announce, args=(directory, folder, kills), daemon=True).start()
     result = st.run(function, params, workers=MEMBERS, backend=backend, max_retries=kills, spark=spark, **options)
-    assert len(result.restarts) == kills, json.dumps([each.summary for each in result.restarts])
+    assert len(result.restarts) == kills, "\n".join(restart_lines(result.restarts))
     moment = {path.name: float(path.read_text().split()[0]) for path in folder.iterdir()}
     if function is train and not standby:
         marks = [("kill", 0), ("entered", 0), ("built", 0), ("step", 1)]

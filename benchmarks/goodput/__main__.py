@@ -23,6 +23,7 @@ from benchmarks.goodput.faults import KINDS, Fault, Striker, members, plan
 from benchmarks.goodput.training import STEPS, STOP, train
 from benchmarks.machine import at_least, at_most, show
 from benchmarks.session import stderr_into
+from sparktrain.display.gang_text import restart_lines
 from sparktrain.runs.locate import run_in
 from tests.faults.standalone import Standalone, standalone
 from tests.support.hosts import Network, bridged_hosts
@@ -96,7 +97,8 @@ class Training:
         try:
             self.results.append(
                 self._pool.run(
-                    train, {"folder": str(self.folder)}, workers=HOSTS, backend="horovod", start_timeout=STARTS_S,
+                    train, {"folder": str(self.folder)}, workers=HOSTS, backend="horovod", spread=True,
+                    start_timeout=STARTS_S,
                     **self._options,
                 )
             )  # fmt: skip
@@ -139,11 +141,12 @@ def main() -> None:
 
 
 def report(faults: list[Fault], pace: float, disturbed: float, result: st.RunResult) -> None:
-    """Print one table."""
+    """Print what followed from each loss, and one table."""
     kinds = Counter(f"{fault.kind}{' announced' if fault.announced else ''}" for fault in faults)
     ends = Counter(
         "healed" if restart.healed else "drained" if restart.drained else "restarted" for restart in result.restarts
     )
+    print("\n".join(restart_lines(result.restarts)))
     lost = sum(restart.steps_lost or 0 for restart in result.restarts)
     wrong = result.metrics["rows_lost"] + result.metrics["rows_doubled"]
     seconds = [restart.seconds for restart in result.restarts] or [0.0]

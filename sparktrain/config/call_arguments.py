@@ -23,6 +23,7 @@ class GangArguments(AveragingArguments, total=False):
     evaluator: bool
     min_workers: int | None
     standby: int
+    spread: bool
     hang_timeout: float | timedelta | str
 
 class MemberArguments(TypedDict, total=False):

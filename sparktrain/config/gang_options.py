@@ -78,6 +78,14 @@ class GangKeywords(AveragingKeywords):
         page="gangs.md#standbys",
         also=("standbys", "spares", "hot_spares", "spare_members"),
     )
+    spread: bool = option(
+        "Place no more than half of a gang's members on one host, where other hosts have agents for them.",
+        FLAG,
+        default=False,
+        panel=GANG,
+        page="gangs.md#hosts-that-fail",
+        also=("spread_members", "anti_affinity", "placement"),
+    )
     hang_timeout: float = option(
         "End a member that reports no step for this time.", WAIT, default=120.0, default_text="120s", panel=GANG
     )

@@ -68,6 +68,8 @@ class GangSpec:
     """How few workers a gang continues with when agents are lost for good; None: it waits for all."""
     standby: int = 0
     """Processes that wait, prepared, for the place of a member that is lost, on agents of their own."""
+    spread: bool = False
+    """Whether no host should have more than half of the members."""
     ps_mode: ServerMode = ServerMode.ASYNC
     """When a gradient counts, and by how much, with backend "parameter-server"."""
     backup_workers: int = 0
@@ -159,8 +161,9 @@ class GangSpec:
         return ServerSettings(self.ps_mode, self.workers, self.backup_workers)
 
     def _set_numbers(self) -> None:
-        if type(self.evaluator) is not bool:
-            raise SpecError(f"evaluator is {described(self.evaluator)}; pass True or False")
+        for flag in ("evaluator", "spread"):
+            if type(getattr(self, flag)) is not bool:
+                raise SpecError(f"{flag} is {described(getattr(self, flag))}; pass True or False")
         least = {"workers": 1, "ps": 0, "standby": 0, "backup_workers": 0} | (
             {} if self.min_workers is None else {"min_workers": 1}
         )

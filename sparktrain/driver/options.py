@@ -177,4 +177,5 @@ class RunOptions(Options):
             "backend": self._named(bool(keywords.ps or keywords.evaluator)),
             "min_workers": keywords.min_workers,
             "standby": keywords.standby,
+            "spread": keywords.spread,
         }

@@ -80,12 +80,15 @@ def performed_stops(run: AttachedRun, agents: AgentPool) -> Iterator[None]:
     """Do what users ask in the run directory: stop the run, or one of its trials. Blocks on the store; raises OSError.
 
     Requests from before the context are of earlier drivers, and left aside, but for those of a call that a lost
-    coordinator has handed on.
+    coordinator has handed on, or that waited for its driver.
     """
     store = run.definition.store
     layout = run.definition.layout
     name = run.definition.spec.name
-    known_ids = set() if run.replaces else set(stop_names(store, layout))
+    old_stops = run.call.resume_rules.old_stops
+    if old_stops is None:
+        old_stops = frozenset() if run.replaces else stop_names(store, layout)
+    known_ids = set(old_stops)
     over = Event()
     look_s = STOPS_S if isinstance(store, LocalStore) else REMOTE_STOPS_S
 

@@ -22,7 +22,7 @@ _OWN_FILES = re.compile(
     run\.json | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
     | (?:enqueued|labels|drains|stops)/\d{{13,}}-{_HEX}{{8}}\.json
-    | coordinators/{_HEX}{{12}}/(?:call|end|(?:claim|address)-\d{{4,}}|heartbeat-\d{{4,}}-\d{{8,}})\.json
+    | coordinators/{_HEX}{{12}}/(?:call|end|application|(?:claim|address)-\d{{4,}}|heartbeat-\d{{4,}}-\d{{8,}})\.json
     | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
     | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
@@ -168,6 +168,11 @@ class CoordinatorLayout(Struct, frozen=True):
     def call(self) -> str:
         """What the call asks for beyond its plan."""
         return f"{self.path}/call.json"
+
+    @property
+    def application(self) -> str:
+        """The application on YARN that performs the call, where one of its own does."""
+        return f"{self.path}/application.json"
 
     @property
     def end(self) -> str:

@@ -164,9 +164,16 @@ class Agents:
         """A message of the agent shows that it is alive."""
         self._leases.renew(agent, at)
 
-    def doubt(self, agent: AgentId) -> None:
-        """Others cannot reach the host of the agent: it is soon lost unless it is heard of."""
-        self._leases.doubt(agent)
+    def doubt(self, agent_id: AgentId) -> None:
+        """Others cannot reach the host of the agent: all agents there are soon lost, each unless it is heard of."""
+        doubted = self._all.get(agent_id)
+        for agent in self._all.values() if doubted is not None else ():
+            if doubted is not None and (agent.host, agent.address) == (doubted.host, doubted.address):
+                self._leases.doubt(agent.id)
+
+    def is_doubted(self, agent: AgentId) -> bool:
+        """Whether others cannot reach the host of the agent, and nothing was heard of it since."""
+        return self._leases.is_doubted(agent)
 
     def woke(self, at: float) -> float:
         """For how long the coordinator was suspended before `at`, see `Leases.woke`."""

@@ -35,6 +35,10 @@ class Leases:
         if agent in self._heard_at:
             self._doubted.add(agent)
 
+    def is_doubted(self, agent: AgentId) -> bool:
+        """Whether the agent was not heard of since `doubt`."""
+        return agent in self._doubted
+
     def end(self, agent: AgentId) -> None:
         """The lease of `agent` ends, for the agent is gone."""
         self._heard_at.pop(agent, None)

@@ -1,10 +1,12 @@
 """The next trial, and the agents that become the members of its gang. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
 from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.prospects import able, first_idle, idle
@@ -33,7 +35,9 @@ def next_gang(sweep: Sweep, agents: Agents, held: HeldSnapshots, at: float) -> t
         allowed = _allowed(sweep, trial, agents, idle_agents, size)
         if len(allowed) >= size:
             shunned = _lost_on(trial)
-            return trial, seat(allowed, size, shunned, held.chief(trial.id, allowed, shunned), held.of(trial.id))
+            chief = held.chief(trial.id, allowed, shunned)
+            most = most_on_host(sweep, size)
+            return trial, seat(allowed, size, shunned, chief, held.of(trial.id), most)
         if len(allowed) == len(idle_agents):
             return None
     return None
@@ -81,8 +85,11 @@ def seat(
     shunned: Collection[str | None] = (),
     chief: AgentId | None = None,
     holders: Collection[AgentId] = (),
+    most: int | None = None,
 ) -> list[AgentState]:
     """`size` of the idle agents, by rank: on as few hosts as possible, those of one host next to each other.
+
+    No host has more than `most` of them, if others have enough; None: any number.
 
     Agents with GPUs come first, for the last ranks are those that need none. Then comes `chief`, which is rank 0, with
     the agents of its host, then agents of hosts that are not `shunned`, then of the hosts with the most idle ones;
@@ -95,7 +102,28 @@ def seat(
     # Parameter servers and the evaluator have the last ranks and need no GPU: they took slots that have one.
     with_gpus = (agent for agent in ordered if agent.gpus)
     without = (agent for agent in ordered if not agent.gpus)
-    return [*_by_host(with_gpus, shunned, first), *_by_host(without, shunned, first)][:size]
+    by_host = [*_by_host(with_gpus, shunned, first), *_by_host(without, shunned, first)]
+    return (by_host if most is None else _spread(by_host, size, most))[:size]
+
+
+def most_on_host(sweep: Sweep, size: int) -> int | None:
+    """How many members of a gang of `size` one host should have at most; None: any number.
+
+    With half of them, a ring heals that loses all members of a host.
+    """
+    return max(1, size // 2) if sweep.spec.gang.spread else None
+
+
+def _spread(agents: Sequence[AgentState], size: int, most: int) -> list[AgentState]:
+    """The agents with the first `most` of each host before all others, in the same order otherwise."""
+    hosts = Counter[str]()
+    first: list[AgentState] = []
+    others: list[AgentState] = []
+    for agent in agents:
+        hosts[agent.host] += 1
+        (first if hosts[agent.host] <= most else others).append(agent)
+    seated = {agent.id for agent in [*first, *others][:size]}
+    return [agent for agent in agents if agent.id in seated]
 
 
 def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None], first: str | None) -> list[AgentState]:
@@ -104,6 +132,13 @@ def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None], firs
         hosts.setdefault(agent.host, []).append(agent)
     fullest_first = sorted(hosts, key=lambda host: (host != first, host in shunned, -len(hosts[host])))
     return [agent for host in fullest_first for agent in hosts[host]]
+
+
+def members_on_hosts(gang: Gang, agents: Agents) -> Counter[str]:
+    """How many members of a gang each host has, of those that are not away."""
+    present = [rank for rank in gang.ranks if rank not in gang.absences.by_rank]
+    hosts = (agent.host for rank in present if (agent := agents.get(gang.agents[rank])) is not None)
+    return Counter(hosts)
 
 
 def places(agents: Sequence[AgentState], roles: Sequence[Role]) -> tuple[MemberAddress, ...]:

@@ -46,9 +46,9 @@ def useful(agents: Iterable[AgentState], sweep: Sweep) -> int:
 
 
 def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
-    """Agents that may get a member now, longest idle first."""
+    """Agents that may get a member now, longest idle first: none on a host that others cannot reach."""
     idle_agents = able(agents.idle_for(sweep.run, len(agents)), sweep)
-    return [agent for agent in idle_agents if not sweep.health.backs_off(agent, at)]
+    return [agent for agent in idle_agents if not (sweep.health.backs_off(agent, at) or agents.is_doubted(agent.id))]
 
 
 def room(sweep: Sweep, agents: Agents) -> float:

@@ -38,6 +38,7 @@ from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.losses.prepared import END_TIMEOUT_S as PREPARED_TIMEOUT_S
 from sparktrain.state.losses.prepared import PreparedProcesses
+from sparktrain.state.losses.spreading import Spreading
 from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
@@ -84,6 +85,7 @@ class RunMachine:
         self._standbys = Standbys(sweep, agents, self._prepared)
         self._handovers = Handovers(sweep, agents, self._prepared, self._standbys)
         self._growths = Growths(sweep, agents, self._memory, self._handovers)
+        self._spreading = Spreading(sweep, agents, self._handovers)
         self._draining = Draining(sweep, agents, self._memory, self._handovers)
         self._rounds = GangRounds()
 
@@ -540,7 +542,7 @@ class RunMachine:
         for gang in self._rounds.due(self.sweep.gangs):
             commands += self._check_gang(gang, at)
         # Not after each event: with 10,000 agents a look at all of them takes a millisecond.
-        commands += self._handovers.check(at)
+        commands += [*self._handovers.check(at), *self._spreading.check(at)]
         for agent in self._prepared.overdue(at):
             reason = f"its process, which no gang needs, did not end within {PREPARED_TIMEOUT_S:g} s"
             commands += self._drop(agent, reason, at)

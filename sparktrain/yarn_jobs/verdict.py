@@ -42,7 +42,11 @@ def verdict_of(
     if run is not None and run.state is RunState.ENDED and run.times.driver_started != started_before:
         return _of_run(run, application)
     if application is None:
-        return _not_submitted(output)
+        return refusal_of(output) or Verdict(
+            CLUSTER_FAILED,
+            f"{_submitted(output)} was submitted, and no ResourceManager reports its end; its run directory has it: "
+            "sparktrain status DIR",
+        )
     if (status := _STATUS.search(application.diagnostics)) is not None and application.final_status == "FAILED":
         return Verdict(int(status[1]), f"the driver of {application.id} exited with {status[1]} before it ended a run")
     if application.final_status == "SUCCEEDED" and run is not None and run.complete and run.status is not None:
@@ -70,14 +74,19 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
     return Verdict(code, message, by_run=True)
 
 
-def _not_submitted(output: str) -> Verdict:
-    """The verdict on a job that YARN does not have: an outage is the cluster's fault, any other refusal the call's."""
-    if match := _SUBMITTED.search(output):
-        return Verdict(
-            CLUSTER_FAILED,
-            f"{match[1]} was submitted, and no ResourceManager reports its end; its run directory has it: "
-            "sparktrain status DIR",
-        )
+def _submitted(output: str) -> str:
+    """The application that `spark-submit` has submitted, by what it printed; empty where it has submitted none."""
+    match = _SUBMITTED.search(output)
+    return match[1] if match is not None else ""
+
+
+def refusal_of(output: str) -> Verdict | None:
+    """The verdict on a job that YARN does not have: an outage is the cluster's fault, any other refusal the call's.
+
+    None where `spark-submit` has submitted it.
+    """
+    if _submitted(output):
+        return None
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     causes = [line for line in lines if re.search(r"Exception|Error\b|error:", line) and not line.startswith("at ")]
     cause = next(iter(causes or lines[-1:]), "it printed nothing")

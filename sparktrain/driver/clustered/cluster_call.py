@@ -12,6 +12,7 @@ from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
+from sparktrain.runs.additions.stop_requests import stop_names
 from sparktrain.search.named_samplers import stored_choice
 from sparktrain.search.space_json import from_document
 from sparktrain.store.base import Store
@@ -29,6 +30,10 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
     """How many agents there are, in all."""
     without_gpus: int = 0
     """How many of them have executors of their own without GPUs."""
+    requested_agents: int | None = None
+    """How many agents the call itself asks for."""
+    old_stops: frozenset[str] = frozenset()
+    """The requests to stop that were in the run directory before this call."""
     concurrent: int | None = None
     retry_failed: bool = False
     allow_changed: frozenset[str] = frozenset()
@@ -38,12 +43,15 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, call: CheckedCall, agents: int, without_gpus: int, data: MemberData) -> Self:
-        """What a coordinator needs of a checked call."""
+        """What a coordinator needs of a checked call. Blocks on the store; raises OSError."""
         rules = call.resume_rules
+        definition = call.definition
         return cls(
             plan=call.definition.plan.digest,
             agents=agents,
             without_gpus=without_gpus,
+            requested_agents=call.slots.agents,
+            old_stops=stop_names(definition.store, definition.layout),
             concurrent=call.slots.concurrent,
             retry_failed=rules.retry_failed,
             # The client has compared code and space with those of the run that was there.
@@ -76,10 +84,11 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
                 retry_failed=self.retry_failed,
                 extends=self.extends,
                 succeeds=succeeds,
+                old_stops=self.old_stops,
             ),
             observers=Observers(progress=False, callbacks=callbacks),
             env=env,
-            slots=SlotRequest(concurrent=self.concurrent),
+            slots=SlotRequest(agents=self.requested_agents, concurrent=self.concurrent),
             cache=self.data,
         )
 

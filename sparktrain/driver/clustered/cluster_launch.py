@@ -69,10 +69,41 @@ class StartedRun:
         return self.job.error or AgentsLostError("all agents have left, and the run has not ended; resume it")
 
 
+@dataclass(frozen=True)
+class StoredClusterCall:
+    """A call that its run directory has, for the process that performs it."""
+
+    run: NamedRun
+    name: str
+    """The name of its folder: see `RunLayout.coordinator`."""
+    call: ClusterCall
+    tokens: bytes
+    """The token file of Hadoop that the client has; empty where the store needs none."""
+
+
 def start_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why: str) -> StartedRun | SweepResult:
     """Start a run with its coordinator in the cluster; the result of one in which nothing is left to do.
 
     Blocks until its agents are submitted. Raises as `sparktrain.sweep`, before the run has a directory where it can.
+    """
+    cluster_call = store_for_cluster(call, agents, display, f"the coordinator runs in the cluster: {why}")
+    if isinstance(cluster_call, SweepResult):
+        return cluster_call
+    ticket = _ticket(cluster_call.run, cluster_call.name, cluster_call.tokens)
+    job = ClusterJob(agents.engine, ticket, cluster_call.call.agents, cluster_call.call.without_gpus)
+    job.start()
+    definition = cluster_call.run.definition
+    folder = CoordinatorFolder(definition.store, definition.layout.coordinator(cluster_call.name))
+    return StartedRun(cluster_call.run, folder, job, cluster_call.call.agents)
+
+
+def store_for_cluster(
+    call: CheckedCall, agents: OwnAgents, display: Display, line: str
+) -> StoredClusterCall | SweepResult:
+    """Take the name of a run, and store what another process needs to perform the call; `line` names it for people.
+
+    Returns the result of a run in which nothing is left to do. Blocks on Spark and the store; raises as
+    `start_in_cluster`.
     """
     admitted = agents.admit(call)
     engine = admitted.engine
@@ -85,8 +116,8 @@ def start_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why
     run = with_known_backend(admitted.run, lambda: report.versions, inherits=engine.inherits)
     named = take_name(run)
     definition = named.definition
-    for line in (*opening(named), f"{definition.spec.name}: the coordinator runs in the cluster: {why}"):
-        display.print_line(line)
+    for first_line in (*opening(named), f"{definition.spec.name}: {line}"):
+        display.print_line(first_line)
     data = call.cache
     if definition.documents:
         refs = write_data(
@@ -101,10 +132,7 @@ def start_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why
     name = uuid.uuid4().hex[:12]
     stored_call = ClusterCall.of(named.call, admitted.agents, admitted.without_gpus, data)
     write_call(definition.store, definition.layout, name, stored_call)
-    job = ClusterJob(engine, _ticket(named, name, tokens), admitted.agents, admitted.without_gpus)
-    job.start()
-    folder = CoordinatorFolder(definition.store, definition.layout.coordinator(name))
-    return StartedRun(named, folder, job, admitted.agents)
+    return StoredClusterCall(named, name, stored_call, tokens)
 
 
 def launch_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why: str) -> SweepResult:
@@ -163,7 +191,7 @@ def _ticket(run: NamedRun, name: str, tokens: bytes) -> AgentTicket:
         starts=certificates.starts.timestamp(),
         expires=certificates.expires.timestamp(),
         env=call.env,
-        callbacks=_pickled(call.observers.callbacks),
+        callbacks=pickled_callbacks(call.observers.callbacks),
     )
     home = CoordinatorHome(
         store=run.definition.store.address,
@@ -176,7 +204,7 @@ def _ticket(run: NamedRun, name: str, tokens: bytes) -> AgentTicket:
     return AgentTicket(name, (), 0, certificates.agent, JOIN_S, 0.0, home=home)
 
 
-def _pickled(callbacks: tuple[object, ...]) -> bytes:
+def pickled_callbacks(callbacks: tuple[object, ...]) -> bytes:
     """The callbacks for the coordinator, which calls them. Raises SpecError for one that cannot travel."""
     if not callbacks:
         return b""

@@ -1,7 +1,7 @@
 """A run that no call of this process waits for: what its directory shows, and what may be asked of it there."""
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, TypeVar
 
 from sparktrain.boundary import users_call
 from sparktrain.clock import SystemClock
@@ -9,6 +9,8 @@ from sparktrain.display import standing
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display, NullDisplay
 from sparktrain.driver.agent_sources import OpenAgents, OwnAgents
+from sparktrain.driver.clustered.application_lookout import ApplicationLookout
+from sparktrain.driver.clustered.application_start import start_application
 from sparktrain.driver.clustered.cluster_call import most_agents
 from sparktrain.driver.clustered.cluster_launch import LEAVE_S, StartedRun, start_in_cluster
 from sparktrain.driver.clustered.coordinator_place import check_cluster_call
@@ -27,6 +29,8 @@ from sparktrain.runs.watcher import Observer
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 from sparktrain.threads import aside
 
+T = TypeVar("T")
+
 GONE_S = 3 * HEARTBEAT_COUNTS_S
 """How long a run may show no heartbeat before `result` gives up: a successor of its coordinator starts meanwhile."""
 
@@ -35,8 +39,10 @@ class FollowedRun:
     """A run of any process, as its directory shows it. For one thread at a time."""
 
     def __init__(self, place: RunLocation, started: StartedRun | None = None) -> None:
+        """Blocks on the store; raises OSError."""
         self.place = place
         self._started = started
+        self._application = ApplicationLookout.newest(place) if started is None else None
         self._clock = SystemClock()
         self._observer = Observer(place, self._clock)
         self._gone_since: float | None = None
@@ -44,6 +50,17 @@ class FollowedRun:
     def look(self) -> RunView:
         """The run now. Blocks on the store; raises RunDirectoryError, OSError."""
         return self._observer.look()
+
+    @property
+    def status(self) -> str:
+        """See `RunHandle.status`."""
+        view = self.look()
+        if view.status is not None:
+            return str(view.status)
+        if view.state is RunState.GONE and self._application is not None:
+            application = self._application.look()
+            return view.state.value if application is None or application.over else application.state.lower()
+        return view.state.value
 
     @property
     def is_gang(self) -> bool:
@@ -75,6 +92,8 @@ class FollowedRun:
     def _end(self, view: RunView | None) -> CallEnd | None:
         if self._started is not None:
             return self._started.folder.look().end
+        if self._application is not None:
+            return self._application.end(view)
         if view is not None and view.state is RunState.ENDED:
             return CallEnd()
         if view is None or view.state is RunState.GONE:
@@ -86,6 +105,8 @@ class FollowedRun:
         if self._started is not None:
             return self._started.gone()
         view = self.look()
+        if self._application is not None:
+            return self._application.failure(view)
         if view.state is not RunState.GONE:
             self._gone_since = None
             return None
@@ -134,9 +155,12 @@ class RunHandle:
     @property
     @users_call
     def status(self) -> str:
-        """`running`, `gone` if no coordinator shows a heartbeat, or how the run has ended. Blocks on the store."""
-        view = self._run.look()
-        return str(view.state if view.status is None else view.status)
+        """`running`, `gone` if no coordinator shows a heartbeat, or how the run has ended. Blocks on the store.
+
+        While no driver answers, and YARN has the application that performs the call, what YARN reports of that:
+        `accepted` where it waits for room.
+        """
+        return self._run.status
 
     @users_call
     def stop(self, reason: str = "stopped by its handle") -> None:
@@ -163,18 +187,23 @@ class RunHandle:
 
 
 def submitted(call: CheckedCall, agents: OpenAgents) -> RunHandle:
-    """Start a checked call with its coordinator in the cluster. Blocks until Spark has its agents. Raises UserError."""
+    """Start a checked call with its coordinator in the cluster; from a session on YARN, as an application of its own.
+
+    Blocks until Spark has its agents, or a process that outlives this one submits the application. Raises UserError.
+    """
     if not isinstance(agents, OwnAgents):
         raise SpecError("a pool ends with this process, and a submitted run does not: submit without a pool")
     check_cluster_call(call, agents.engine)
     display = choose_display(quiet=not call.observers.progress)
+    if (settings := agents.engine.application_settings()) is not None:
+        return RunHandle(FollowedRun(_shown(display, lambda: start_application(call, agents, display, settings))))
     place = _shown(display, lambda: start_in_cluster(call, agents, display, "it was submitted"))
     if isinstance(place, SweepResult):
         return RunHandle(FollowedRun(RunLocation(call.definition.store, call.definition.layout)))
     return RunHandle(FollowedRun(place.place, place))
 
 
-def _shown(display: Display, work: Callable[[], StartedRun | SweepResult]) -> StartedRun | SweepResult:
+def _shown(display: Display, work: Callable[[], T]) -> T:
     """Do `work` while `display` shows its lines."""
     display.start()
     try:

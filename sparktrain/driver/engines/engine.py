@@ -184,6 +184,13 @@ class Engine(ABC):
         """Whether all agents are on the machine of this process, so that they see its files."""
         return False
 
+    def application_settings(self) -> dict[str, str] | None:
+        """Spark's whole configuration, perhaps with secrets, where YARN can run another application as this one.
+
+        None elsewhere. Blocks on the session.
+        """
+        return None
+
     def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:
         """What one executor sees of a run directory, and of this process. Blocks for `timeout_s` at most.
 

@@ -28,6 +28,7 @@ from sparktrain.driver.spark_job import AgentJob, ScoutJob, refused_s, without_g
 from sparktrain.errors import JoinTimeoutError, SessionError
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.yarn_jobs.command import MODE_KEY
 
 NO_SLOTS = "either other jobs hold the session's slots, or it has no executors yet"
 
@@ -147,6 +148,13 @@ class SparkEngine(Engine):
     def on_one_machine(self) -> bool:
         """See base class."""
         return self._facts.on_one_machine
+
+    def application_settings(self) -> dict[str, str] | None:
+        """See base class: a session in client mode, because a container may have no spark-submit."""
+        if self._facts.connect or self._facts.master != spark_facts.YARN:
+            return None
+        settings = dict(self._session.sparkContext.getConf().getAll())
+        return settings if settings.get(MODE_KEY, "client") == "client" else None
 
     def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:
         """See base class."""

@@ -52,6 +52,8 @@ class ResumeRules:
     """The call gives a run that exists more trials, or a wider space."""
     succeeds: bool = False
     """This driver takes the place of a lost one of the same call, which has the same rules."""
+    old_stops: frozenset[str] | None = None
+    """The requests to stop that are of earlier calls; None for all that this driver finds at its start."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,8 @@ class Handover(Struct, gc=False, kw_only=True):
     """Why the member moves, or comes back, in one line."""
     joins: bool = False
     """The place is vacant: the members of a smaller ring take the process in, and none of them leaves."""
+    spreads: bool = False
+    """The member moves because its host has too many of the gang."""
     bound: bool = True
     """The training function has read which rank it has: the process can take no other one."""
     ring: int = 0

@@ -14,12 +14,14 @@ moves to one of these, which is ready at once.
 A gang with one vacant place takes its next process in likewise, when an agent is idle: no member leaves then.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from sparktrain.ids import CHIEF, AgentId, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.agents import Agents
+from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.losses.absence import Absence, AbsenceStage
 from sparktrain.state.losses.handover import Handover, HandoverStage
@@ -53,6 +55,17 @@ class Handovers:
         """Trials with a gang that may have a prepared process: each tick looks at them."""
 
     # ---- a prepared process starts
+
+    def spread(self, gang: Gang, rank: Rank, reason: str, agents: Sequence[AgentState], at: float) -> Commands:
+        """As `start`, on one of these idle agents: the host of member `rank` has too many members."""
+        able = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES
+        if not agents or not able or gang.absences.vacant or not self._standbys.may_change(gang, at):
+            return []
+        handover, start = self._processes.start(gang, rank, agents[0], reason, at + READY_TIMEOUT_S)
+        handover.spreads = True
+        gang.handovers.current = handover
+        self._pending[gang.trial] = None
+        return [start]
 
     def start(self, gang: Gang, rank: Rank, reason: str, at: float) -> Commands:
         """Prepare the next process of member `rank`, which moves for `reason`, on an idle agent.
@@ -92,7 +105,7 @@ class Handovers:
 
     def _is_due(self, gang: Gang, handover: Handover) -> bool:
         """Whether the member is to move still: users can cancel a drain."""
-        if handover.joins:
+        if handover.joins or handover.spreads:
             return True
         agent = self._agents.get(gang.agents[handover.rank])
         return agent is None or self._sweep.drains.covers(agent)

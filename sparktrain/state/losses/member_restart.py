@@ -32,6 +32,7 @@ from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import Absence, AbsenceStage
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.placement import members_on_hosts
 from sparktrain.state.prospects import idle
 from sparktrain.state.restart import Decision
 from sparktrain.state.sweep import Sweep
@@ -206,16 +207,25 @@ class MemberRestarts:
     def _agent_for(self, gang: Gang, rank: Rank, at: float) -> AgentState | None:
         """An idle agent on the member's host, its own where that lives; on any host where the member may move.
 
-        One with GPUs for a worker if there is any, and one without for a parameter server.
+        One with GPUs for a worker if there is any, and one without for a parameter server. With
+        `spread`, one on the host with the fewest members.
         """
         place = gang.places[rank]
         sign = -1 if place.role is Role.PS else 1
         free = idle(self._agents, self._sweep, at)
+        spreads = self._sweep.spec.gang.spread and self._moves
         candidates = [agent for agent in free if _seat_of(agent) == (place.host, place.address)]
-        if not candidates and self._moves:
+        if spreads or (not candidates and self._moves):
             candidates = free
+        on_host = members_on_hosts(gang, self._agents) if spreads else {}
         return max(
-            candidates, key=lambda candidate: (candidate.id == gang.agents[rank], sign * candidate.gpus), default=None
+            candidates,
+            key=lambda candidate: (
+                candidate.id == gang.agents[rank],
+                -on_host.get(candidate.host, 0),
+                sign * candidate.gpus,
+            ),
+            default=None,
         )
 
     def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SILENT_S = 3.0
 """How long the host of another member may acknowledge nothing while this member can heal."""
-REPORTED_S = 1.0
+REPORTED_S = 0.2
 """How long an agent may take to report the loss of its member, before others report its host."""
 ANNOUNCED_S = 10.0
 """How long a member with a failed collective waits for the announcement that the ring heals."""
