@@ -91,6 +91,10 @@ class Agents:
         """How many of each run have a member."""
         self._released: dict[AgentId, None] = {}
         """Those that have become free since the last `take_released`."""
+        self._shared_when_ready: set[AgentId] = set()
+        """Those that load code, and that another run may have once they are ready."""
+        self._arrived: dict[AgentId, None] = {}
+        """Those of them that have become ready since the last `take_arrived`."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -133,6 +137,23 @@ class Agents:
         self._released.clear()
         return released
 
+    def share_when_ready(self, agent: AgentState) -> None:
+        """A run has come while the agent loads code: once it is ready it goes to the run that is owed most."""
+        self._shared_when_ready.add(agent.id)
+
+    @property
+    def have_arrived(self) -> bool:
+        """Agents that are to be shared have become ready."""
+        return bool(self._arrived)
+
+    def take_arrived(self) -> list[AgentState]:
+        """The agents that are to be shared, and have become ready since the last call."""
+        if not self._arrived:
+            return []
+        arrived = [self._all[agent] for agent in self._arrived]
+        self._arrived.clear()
+        return arrived
+
     def join(self, agent: AgentState, at: float) -> None:
         """Add an agent that is not idle yet; its lease starts."""
         self._all[agent.id] = agent
@@ -170,6 +191,8 @@ class Agents:
             return None
         self._not_idle(agent)
         self._released.pop(agent_id, None)
+        self._arrived.pop(agent_id, None)
+        self._shared_when_ready.discard(agent_id)
         if agent.status is AgentStatus.BUSY:
             self._busy[agent.run] -= 1
         else:
@@ -188,6 +211,8 @@ class Agents:
         """
         self._not_idle(agent)
         del self._free[agent.run][agent.id]
+        self._arrived.pop(agent.id, None)
+        self._shared_when_ready.discard(agent.id)
         agent.run = run
         self._free.setdefault(run, {})[agent.id] = None
         if run not in agent.codes:
@@ -202,6 +227,9 @@ class Agents:
         agent.move(AgentStatus.IDLE)
         if run is not None:
             agent.learn(run)
+        if agent.id in self._shared_when_ready:
+            self._shared_when_ready.discard(agent.id)
+            self._arrived[agent.id] = None
         self._now_idle(agent)
 
     def occupy(self, agent: AgentState, member: Member) -> None:
@@ -212,6 +240,7 @@ class Agents:
         del self._free[agent.run][agent.id]
         self._busy[agent.run] += 1
         self._released.pop(agent.id, None)
+        self._arrived.pop(agent.id, None)
 
     def renamed(self, agent_id: AgentId, message: m.MemberMessage) -> m.MemberMessage:
         """The end of a process under its present name: its agent may have sent it before it knew that name."""

@@ -27,6 +27,9 @@ PREEMPT_S = 0.1
 _FREES_NOTHING = (m.Heartbeat, m.MemberReported, m.MemberStepped, m.MemberStarted, m.MemberReserved, m.SnapshotHeld)
 """Messages after which no agent is free and no run wants another one, unless a rule decides so: a tick follows soon."""
 
+_CONCERNS_ALL = (on.Ticked, on.RunStarted, on.AgentGone)
+"""Events after which the claims of all runs may have changed."""
+
 
 @dataclass
 class RunCommands:
@@ -96,7 +99,7 @@ class Machine:
         if len(self._runs) == 1:
             fold.of(next(iter(self._runs)))
         self._dispatch(event, fold)
-        if len(self._runs) > 1 and not _frees_nothing(event):
+        if len(self._runs) > 1 and not self._frees_nothing(event):
             self._allocate(event, fold)
         self._advance(list(fold.commands), fold, event.at)
         while ended := [run for run, machine in self._runs.items() if machine.sweep.ended]:
@@ -271,11 +274,12 @@ class Machine:
             [(run, machine)] = self._runs.items()
             free_agents = [agent for agent in self.agents.all() if agent.member is None and agent.run != run]
             self.agents.take_released()
+            self.agents.take_arrived()
             for agent in free_agents:
                 fold.add(run, machine.prepare(agent))
             return [run] if free_agents else []
         # The claims of other runs change with their own events alone, and with time.
-        concerns_all = isinstance(event, on.Ticked | on.RunStarted | on.AgentGone) or self._changed
+        concerns_all = isinstance(event, _CONCERNS_ALL) or self._changed
         self._changed = False
         runs = list(self._runs) if concerns_all else [run for run in fold.commands if run in self._runs]
         for run in runs:
@@ -290,6 +294,25 @@ class Machine:
             self._preempts_at = at + PREEMPT_S
             self._preempt(self._allocator.contenders, fold, at)
         return list(dict.fromkeys(run for _, run in gained))
+
+    def _frees_nothing(self, event: on.Event) -> bool:
+        """No agent can change hands because of this event."""
+        if isinstance(event, on.Suggested):
+            return True  # what the sampler may still have is claimed already
+        if not isinstance(event, on.AgentSent):
+            return False
+        if isinstance(event.message, m.Ready):
+            return not self.agents.have_arrived and self._needs(event.agent)
+        return isinstance(event.message, _FREES_NOTHING)
+
+    def _needs(self, agent_id: AgentId) -> bool:
+        """The run of an agent could use all that it has, and has counted this one since it got it."""
+        agent = self.agents.get(agent_id)
+        run = None if agent is None or agent.run is None else self._runs.get(agent.run)
+        if run is None:
+            return False
+        claim = run.claim()
+        return claim.unit == 1 and claim.members >= self.agents.free_count(run.sweep.run)
 
     def _preempt(self, contenders: list[Contender], fold: "_Fold", at: float) -> None:
         """Have trials pause for a run of higher priority that wants their agents."""
@@ -347,9 +370,3 @@ class _Fold:
 
     def _records(self, run: RunId | None, at: float) -> Commands:
         return [] if run is None else [do.WriteRecord(record) for record in self._runs[run].sweep.take_facts(at)]
-
-
-def _frees_nothing(event: on.Event) -> bool:
-    if isinstance(event, on.Suggested):
-        return True  # what the sampler may still have is claimed already
-    return isinstance(event, on.AgentSent) and isinstance(event.message, _FREES_NOTHING)
