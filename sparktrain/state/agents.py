@@ -143,11 +143,11 @@ class Agents:
 
     @property
     def have_arrived(self) -> bool:
-        """Agents that are to be shared have become ready."""
+        """Agents for other runs have become ready."""
         return bool(self._arrived)
 
     def take_arrived(self) -> list[AgentState]:
-        """The agents that are to be shared, and have become ready since the last call."""
+        """The agents for other runs that have become ready since the last call."""
         if not self._arrived:
             return []
         arrived = [self._all[agent] for agent in self._arrived]

@@ -127,6 +127,7 @@ def long_files(limit: int) -> Callable[[ast.Module], Iterator[Finding]]:
 EVERYWHERE = ("sparktrain/", "jobs/", "examples/", "tests/", "benchmarks/")
 PROGRAMS = (
     "sparktrain/__main__.py",
+    "sparktrain/driver/clustered/application_main.py",
     "sparktrain/training/__main__.py",
     "sparktrain/inference/__main__.py",
     "sparktrain/tensorflowonspark/__main__.py",
@@ -150,6 +151,7 @@ FENCES = [
             "sparktrain/cluster/yarn_container.py",
             "sparktrain/cluster/jvm.py",
             "sparktrain/driver/callbacks/callback_choice.py",  # the address of MLflow, by its own variable
+            "sparktrain/driver/clustered/application_start.py",  # what `spark-submit` on this machine reads
             "sparktrain/driver/forwarded_env.py",
             "sparktrain/driver/backend_choice.py",  # what trials on this machine inherit
             "sparktrain/driver/engines/local_gpus.py",

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sparktrain as st
+from sparktrain.runs.locate import run_in
 from tests.hadoop.yarn_leaves import SECRET
 from tests.support.hadoop import Yarn, fast_conf
 from tests.support.processes import wait_until
@@ -72,10 +73,10 @@ def test_a_run_on_yarn_outlives_the_client_that_submitted_it(yarn_cluster: Yarn,
         result = handle.result(ENDS_S)
     assert isinstance(result, st.SweepResult)
     assert [trial.metrics for trial in result.trials] == [{"y": 2.0, "secret": 1.0}, {"y": 4.0, "secret": 1.0}]
-    listed = yarn_cluster.hdfs.cli("-ls", "-R", "/left/outlives").splitlines()
-    files = [line.split()[-1] for line in listed if not line.startswith("d")]
-    assert any(path.endswith("/application.json") for path in files)
-    assert SECRET not in yarn_cluster.hdfs.cli("-cat", *files)
+    place = run_in(handle.directory)
+    paths = place.store.list(place.layout.path)
+    assert any(path.endswith("/application.json") for path in paths)
+    assert [path for path in paths if SECRET.encode() in place.store.read(path)] == []
 
 
 @WITHOUT_A_DRIVER

@@ -69,7 +69,11 @@ def test_ctrl_c_leaves_an_application_in_the_cluster_and_prints_how_to_end_it(
         subprocess.Popen(line, cwd=tmp_path, env={**os.environ, **more}, stderr=subprocess.PIPE) as process,
     ):
         yarn.become("RUNNING")
-        wait_until(lambda: yarn.asked and (spark / "pid").exists(), 30.0, "the application runs")
+        wait_until(
+            lambda: yarn.asked and (spark / "pid").exists() and (spark / "pid").read_text(),
+            30.0,
+            "the application runs",
+        )
         process.send_signal(signal.SIGINT)
         stderr = process.communicate(timeout=30)[1].decode()
     assert process.returncode == 130

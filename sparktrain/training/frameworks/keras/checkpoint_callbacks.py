@@ -489,6 +489,9 @@ class _TensorsInMemory:
     def read(self, name: str) -> Array:
         return self._tensors[name].copy()
 
+    def view(self, name: str) -> Array:
+        return self.read(name)  # what restores it may change it
+
     def read_slice(self, name: str, index: Index) -> Array:
         return self._tensors[name][index].copy()
 
