@@ -11,7 +11,9 @@ from typing import Any
 
 import sparktrain as st
 
-SECRET = "a-secret-of-trials"
+REVERSED = "slairt-fo-terces-a"
+SECRET = REVERSED[::-1]
+"""The run directory has the code of this file, and must have this text nowhere."""
 
 
 def main(conf: str, directory: str, name: str, folder: str) -> None:
@@ -24,7 +26,7 @@ def main(conf: str, directory: str, name: str, folder: str) -> None:
         Path(folder, f"start-{x}").touch()
         while Path(folder, "hold").exists():
             time.sleep(0.05)
-        return {"y": 2.0 * x, "secret": float(os.environ["TRIAL_SECRET"] == "a-secret-of-trials")}
+        return {"y": 2.0 * x, "secret": float(os.environ["TRIAL_SECRET"][::-1] == "slairt-fo-terces-a")}
 
     with st.session("yarn", json.loads(Path(conf).read_text())):
         handle = st.submit(
