@@ -190,7 +190,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     sampler_name, warm = _check_search(search, trial_space, spec)
     store = open_store(StoreAddress(keywords.dir, timeout_s=keywords.store_timeout))
     data = plan_data(keywords.data, keywords.store_timeout, gang.workers, keywords.data_version)
-    _check_streams(gang, data)
+    check_streams(gang, data)
     packed = program.packed(spec.gang, env, options.most_code(), keywords.preload)
     plan = Plan(
         kind=options.kind,
@@ -235,7 +235,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     )
 
 
-def _check_streams(gang: GangSpec, data: DataPlan) -> None:
+def check_streams(gang: GangSpec, data: DataPlan) -> None:
     """Raises SpecError for a stream beside processes that wait for the loss of a member."""
     if gang.standby and data.streams:
         raise SpecError(

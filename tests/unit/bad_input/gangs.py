@@ -1,7 +1,6 @@
 """Bad gangs: numbers of members, backends, and calls of `run`."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import sparktrain
 from sparktrain.cluster.preflight import agents_for, check_executors, check_installed, check_pool, check_standby
@@ -10,13 +9,12 @@ from sparktrain.config.data_sources import StreamSource
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.load import load_params, parse_params
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.engines.local_engine import LocalEngine, local
 from sparktrain.driver.options import RunOptions, SweepOptions
+from sparktrain.driver.prepare.checked_call import check_streams
 from sparktrain.errors import FunctionError, ResourceError, UserError
 from tests.unit.bad_input.case import Case, spec_case
-
-OPEN_RDD = SimpleNamespace(ctx=SimpleNamespace(_jsc=object()))
-"""As far as a call looks at an RDD before it starts anything: its SparkContext is not stopped."""
 
 
 def train(lr: float, ctx: object = None) -> float:
@@ -242,14 +240,10 @@ GANG = [
 ]
 RUN = [
     run("workers", "^workers", r"\(0\)", "at least 1", workers=0),
-    run(
-        "standby-stream",
-        "^standby=1 with the stream 'train'",
-        "no process that waits could join it",
-        "leave standby out",
-        standby=1,
-        backend="horovod",
-        data={"train": StreamSource(OPEN_RDD)},
+    Case(
+        "gang-standby-stream",
+        lambda _: check_streams(GangSpec(workers=2, standby=1), DataPlan({"train": StreamSource(object())})),
+        ("^standby=1 with the stream 'train'", "no process that waits could join it", "leave standby out"),
     ),
     run("backend", "^backend", "'horovdo'", "did you mean 'horovod'", backend="horovdo"),
     run("retries", "^max_retries", r"\(-1\)", "at least 0", max_retries=-1),
