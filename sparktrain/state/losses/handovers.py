@@ -58,22 +58,16 @@ class Handovers:
 
     def spread(self, gang: Gang, rank: Rank, reason: str, agents: Sequence[AgentState], at: float) -> Commands:
         """As `start`, on one of these idle agents: the host of member `rank` has too many members."""
-        able = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES
-        if not agents or not able or gang.absences.vacant or not self._standbys.may_change(gang, at):
+        if not agents or gang.absences.vacant or not self._may_move(gang, at):
             return []
-        handover, start = self._processes.start(gang, rank, agents[0], reason, at + READY_TIMEOUT_S)
-        handover.spreads = True
-        gang.handovers.current = handover
-        self._pending[gang.trial] = None
-        return [start]
+        return self._prepare(gang, rank, agents[0], reason, at, spreads=True)
 
     def start(self, gang: Gang, rank: Rank, reason: str, at: float) -> Commands:
         """Prepare the next process of member `rank`, which moves for `reason`, on an idle agent.
 
         Nothing where the gang cannot change its ring while it trains, or no agent is idle.
         """
-        able = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES
-        able = able and self._standbys.may_change(gang, at)
+        able = self._may_move(gang, at)
         joins = rank in gang.absences.vacant
         # The process divides the data as one of a gang without vacant places.
         able = able and gang.absences.vacant == ({rank} if joins else set())
@@ -88,11 +82,31 @@ class Handovers:
         if not candidates:
             return []
         agent = max(candidates, key=lambda candidate: candidate.gpus)
+        return self._prepare(gang, rank, agent, reason, at, joins=joins)
+
+    def _prepare(
+        self,
+        gang: Gang,
+        rank: Rank,
+        agent: AgentState,
+        reason: str,
+        at: float,
+        *,
+        joins: bool = False,
+        spreads: bool = False,
+    ) -> Commands:
+        """Start the next process of member `rank` on an idle agent."""
         handover, start = self._processes.start(gang, rank, agent, reason, at + READY_TIMEOUT_S)
         handover.joins = joins
+        handover.spreads = spreads
         gang.handovers.current = handover
         self._pending[gang.trial] = None
         return [start]
+
+    def _may_move(self, gang: Gang, at: float) -> bool:
+        """Whether the members can change their ring now for a process that is prepared, and none is yet."""
+        has_room = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES
+        return has_room and self._standbys.may_change(gang, at)
 
     def is_settling(self, gang: Gang, at: float) -> bool:
         """Whether the members have changed their ring just now, and can soon do so again for an agent that is idle."""

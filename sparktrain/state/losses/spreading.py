@@ -16,7 +16,7 @@ from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep
 
 SETTLED_S = 2.0
-"""How long a ring trains before a member moves for this: what has lost one host may just take another."""
+"""How long a ring trains before a member moves for this: right after a loss another one may follow."""
 
 
 class Spreading:
