@@ -29,7 +29,6 @@ from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorFolder
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 from sparktrain.store.url import open_store
-from sparktrain.usercode.serialize import unpickled
 
 _RAISED = 1
 
@@ -54,9 +53,8 @@ def _performed(packet: ApplicationPacket) -> SweepResult:
     """The result of the call. Raises as `sparktrain.sweep`."""
     store = open_store(packet.store)
     layout = RunLayout(packet.run)
-    callbacks = unpickled(packet.callbacks)() if packet.callbacks else ()
     stored_call = read_call(store, layout, packet.call)
-    call = stored_call.checked(store, layout, dict(packet.env), tuple(callbacks), succeeds=False)
+    call = stored_call.checked(store, layout, dict(packet.env), packet.callbacks, succeeds=False)
     return launch(call, LateAgents(lambda: _engine(packet.run)), choose_display())
 
 

@@ -16,6 +16,7 @@ from sparktrain.runs.additions.stop_requests import stop_names
 from sparktrain.search.named_samplers import stored_choice
 from sparktrain.search.space_json import from_document
 from sparktrain.store.base import Store
+from sparktrain.usercode.serialize import unpickled
 
 VERSION = 1
 
@@ -61,11 +62,11 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
         )
 
     def checked(
-        self, store: Store, layout: RunLayout, env: dict[str, str], callbacks: tuple[object, ...], *, succeeds: bool
+        self, store: Store, layout: RunLayout, env: dict[str, str], callbacks: bytes, *, succeeds: bool
     ) -> CheckedCall:
         """The call in the process of a coordinator; `succeeds`: an earlier coordinator of it has started the run.
 
-        Blocks on the store. Raises RunDirectoryError, OSError.
+        `callbacks` are pickled, and empty where there are none. Blocks on the store. Raises RunDirectoryError, OSError.
         """
         plan = plans.read(store, layout, self.plan)
         sampler = None if plan.sampler is msgspec.UNSET else stored_choice(plan.sampler)
@@ -86,7 +87,7 @@ class ClusterCall(Struct, frozen=True, kw_only=True):
                 succeeds=succeeds,
                 old_stops=self.old_stops,
             ),
-            observers=Observers(progress=False, callbacks=callbacks),
+            observers=Observers(progress=False, callbacks=tuple(unpickled(callbacks)()) if callbacks else ()),
             env=env,
             slots=SlotRequest(agents=self.requested_agents, concurrent=self.concurrent),
             cache=self.data,

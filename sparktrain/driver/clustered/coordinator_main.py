@@ -39,7 +39,6 @@ from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
 from sparktrain.threads import spawn
-from sparktrain.usercode.serialize import unpickled
 
 HEARTBEAT_S = 10.0
 """Interval of the heartbeats."""
@@ -110,9 +109,8 @@ class HostedCoordinator:
     def _perform(self, stored_call: ClusterCall) -> None:
         newest = newest_driver(self._store, self._layout.journal)
         succeeds = newest is not None and newest.fingerprint == self._fingerprint
-        callbacks = unpickled(self._secrets.callbacks)() if self._secrets.callbacks else ()
         call = stored_call.checked(
-            self._store, self._layout, dict(self._secrets.env), tuple(callbacks), succeeds=succeeds
+            self._store, self._layout, dict(self._secrets.env), self._secrets.callbacks, succeeds=succeeds
         )
         launch(call, AdoptedAgents(self._engine(stored_call)), NullDisplay())
 

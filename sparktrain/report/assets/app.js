@@ -126,15 +126,7 @@ function begin(doc) {
   const page = new Page(doc);
   page.draw();
   if (page.live) page.live.start();
-  const redraw = () => { if (!page.queue.length) { page.drawHeader(); page.again(null); } };
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  let [width, timer] = [innerWidth, 0];
-  addEventListener("resize", () => {
-    if (innerWidth === width) return;
-    width = innerWidth;
-    clearTimeout(timer);
-    timer = setTimeout(redraw, 200);
-  });
+  redrawWithWindow(() => { if (!page.queue.length) { page.drawHeader(); page.again(null); } });
 }
 
 async function load() {

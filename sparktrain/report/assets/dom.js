@@ -147,3 +147,15 @@ function showTip(event, lines) {
 function hideTip() {
   tip.hidden = true;
 }
+
+// Draw again when the colours or the width of the window change. The height changes as phones hide their bars.
+function redrawWithWindow(redraw) {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  let [width, timer] = [innerWidth, 0];
+  addEventListener("resize", () => {
+    if (innerWidth === width) return;
+    width = innerWidth;
+    clearTimeout(timer);
+    timer = setTimeout(redraw, 200);
+  });
+}

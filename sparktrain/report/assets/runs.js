@@ -228,13 +228,5 @@ function beginRuns(doc) {
   const page = new RunsPage(doc);
   page.draw();
   if (page.live) page.live.start();
-  const redraw = () => page.comparison.redraw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  let [width, timer] = [innerWidth, 0];
-  addEventListener("resize", () => {
-    if (innerWidth === width) return;
-    width = innerWidth;
-    clearTimeout(timer);
-    timer = setTimeout(redraw, 200);
-  });
+  redrawWithWindow(() => page.comparison.redraw());
 }
