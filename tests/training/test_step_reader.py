@@ -1,5 +1,6 @@
 """The step of a `fit` that heals has its batch from the graph, and can train it again after an error."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,6 +59,25 @@ def test_a_batch_is_trained_again_after_an_error_by_the_same_trace(dataset: tf.d
     for batch in dataset:
         undisturbed.step(batch)
     assert float(breaking.total) == float(undisturbed.total)
+    assert breaking.traces == 1
+
+
+def test_a_step_that_is_instantiated_trains_nothing_and_is_traced_once() -> None:
+    reads = []
+
+    def no_rows() -> Iterator[int]:
+        reads.append("called")
+        yield from ()
+
+    empty = tf.data.Dataset.from_generator(no_rows, output_signature=rows().element_spec)
+    breaking = Breaking()
+    reader = StepReader(breaking.step, rows().element_spec)
+    reader.instantiate(iter(empty))
+    assert reads == ["called"]
+    assert float(breaking.total) == 0.0
+    iterator = iter(rows())
+    reader.train_next(iterator)
+    assert float(breaking.total) == sum(range(BATCH))
     assert breaking.traces == 1
 
 

@@ -13,6 +13,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import TracebackType
 from typing import Any
 
+from sparktrain.clock import Clock, SystemClock
 from sparktrain.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 
@@ -21,8 +22,9 @@ MAX_VALUE_BYTES = 64 * 1024
 
 # Horovod's own server binds all interfaces, and takes values of anyone: these would lead a ring to foreign peers.
 _ADDRESS = "127.0.0.1"
-_WAIT_S = 0.005
-"""How long the server waits for a missing key before it answers that Gloo must ask again."""
+_WAIT_S = 0.1
+"""How long the server waits for a missing key before it answers that Gloo must ask again, which Gloo does 10 ms later:
+six times for a ring, where it must ask."""
 _REQUEST_TIMEOUT_S = 5.0
 
 
@@ -38,6 +40,7 @@ class Rendezvous:
     ) -> None:
         """`is_over`: the missing values never come. Then requests for them fail, and Gloo gives up after three."""
         self._is_over = is_over
+        self._clock: Clock = SystemClock()
         self._rank = rank
         self._exchange = exchange
         self._values: dict[str, bytes] = {}
@@ -71,11 +74,12 @@ class Rendezvous:
         self._exchange.share(f"{self._rank}{key}", value)
 
     def get(self, key: str) -> bytes | None:
-        """The value that a member has put, or None; waits 5 ms. For the server's thread. Raises OSError."""
-        if key not in self._values:
-            self._take(_WAIT_S)
-        if key not in self._values and self._is_over():
-            raise OSError(f"the members form a later ring, and {key} does not come")
+        """The value that a member has put, or None; waits 0.1 s for it. For the server's thread. Raises OSError."""
+        deadline = self._clock.now() + _WAIT_S
+        while key not in self._values and (left_s := deadline - self._clock.now()) > 0.0:
+            self._take(left_s)
+            if key not in self._values and self._is_over():
+                raise OSError(f"the members form a later ring, and {key} does not come")
         return self._values.get(key)
 
     def _serve(self) -> None:

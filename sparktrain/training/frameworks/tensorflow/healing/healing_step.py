@@ -85,9 +85,9 @@ class HealingStep:
         return self._model.get_metrics_result() if outputs is None else outputs
 
     def trace(self, spec: Any) -> None:
-        """Trace the step for batches of `spec` before there is one."""
+        """Trace the step for batches of `spec` before there is one, and have TensorFlow make what runs of it."""
         empty = tf.data.Dataset.from_generator(lambda: (), output_signature=spec)
-        self._reader_for(spec).trace(iter(empty))
+        self._reader_for(spec).instantiate(iter(empty))
 
     def read_from(self, iterator: Any) -> None:
         """Read from `iterator` from now on, also in a step that is repeated: fewer members divide the data."""

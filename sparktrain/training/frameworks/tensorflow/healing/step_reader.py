@@ -4,6 +4,7 @@ A batch that the graph alone has is lost with a step that fails. Reading it befo
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
@@ -40,6 +41,17 @@ class StepReader:
         self._step.get_concrete_function()
         if self._reads_in_graph:
             self._read_and_step.get_concrete_function(iterator)
+
+    def instantiate(self, empty: Iterator[Any]) -> None:
+        """Trace the step, and call it without any batch in `empty`: it trains nothing, and no collective starts.
+
+        TensorFlow optimizes and places a function when it is first called, which takes as long as tracing it. Without
+        this a process that takes a place in a ring has all others wait for that.
+        """
+        self.trace(empty)
+        if self._reads_in_graph:
+            with suppress(tf.errors.OutOfRangeError):
+                self._read_and_step(empty)
 
     def train_next(self, iterator: Iterator[Any]) -> Any:
         """Train the next batch; the logs of the step.
