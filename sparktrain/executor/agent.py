@@ -360,6 +360,7 @@ class Agent:
                 case (
                     m.FormGang()
                     | m.RingBroken()
+                    | m.RingJoined()
                     | m.OfferHandover()
                     | m.PeerShared()
                     | m.MemberMoved()

@@ -23,6 +23,7 @@ from sparktrain.state.agent_messages import (
     OfferHandover,
     PeerShared,
     RingBroken,
+    RingJoined,
 )
 from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.message import LARGE_BYTES, Message
@@ -313,6 +314,7 @@ ToMember = (
     Assignment
     | FormGang
     | RingBroken
+    | RingJoined
     | OfferHandover
     | PeerShared
     | SnapshotAnswered

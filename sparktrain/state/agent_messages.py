@@ -236,6 +236,13 @@ class RingBroken(Message, frozen=True, tag=True):
     """Number of the next ring."""
 
 
+class RingJoined(Message, frozen=True, tag=True):
+    """All members have reported equal state in ring `ring`: the gang is healed, and they train on."""
+
+    member: Member
+    ring: int
+
+
 class RenameMember(Message, frozen=True, tag=True):
     """The process of `member`, which was prepared, is `successor` from now on: it takes the place of that member."""
 
@@ -341,6 +348,7 @@ class AnswerMember(Message, frozen=True, tag=True):
 StateOutput = (
     FormGang
     | RingBroken
+    | RingJoined
     | RenameMember
     | OfferHandover
     | PeerShared

@@ -169,7 +169,7 @@ class RunMachine:
                 return []
             case m.MemberHealed():
                 healed = self._restarts.healed(gang, message, at)
-                return self._delete(gang) if healed else [refused(agent, message.member)]
+                return [refused(agent, message.member)] if healed is None else [*healed, *self._delete(gang)]
             case m.MemberLeft():
                 handed_over = self._handovers.left(gang, message, at)
                 return [refused(agent, message.member)] if handed_over is None else handed_over

@@ -21,6 +21,7 @@ from sparktrain.state.agent_messages import (
     OfferHandover,
     PeerShared,
     RingBroken,
+    RingJoined,
 )
 from sparktrain.state.topology import MemberAddress
 from sparktrain.threads import spawn
@@ -88,6 +89,8 @@ class AgentWire:
         """How the newest ring that can form meets."""
         self._broken: RingBroken | None = None
         """The newest loss of another member, which this one survives in another ring."""
+        self._joined_ring = 0
+        """Number of the newest ring in which all members train on."""
         self._offer: OfferHandover | None = None
         """The newest process that waits for a place in the ring, unless it is withdrawn."""
         self._on_broken: Callable[[int], None] | None = None
@@ -188,6 +191,18 @@ class AgentWire:
     def healed(self, ring: int, step: int) -> None:
         """Report that this member is about to train on in `ring`. Raises OSError when the agent is gone."""
         self.send(m.Healed(ring, step))
+
+    def await_joined(self, ring: int, timeout_s: float) -> bool:
+        """Wait until all members have reported that they have joined `ring`.
+
+        Returns at once where another member is lost, or the agent is gone. False when it takes longer than `timeout_s`.
+        """
+        deadline = self._clock.now() + timeout_s
+        while self._joined_ring < ring and self.ring <= ring and not self._pipe.ended:
+            if (left_s := deadline - self._clock.now()) <= 0:
+                return False
+            self._look(min(left_s, _LOOK_S))
+        return True
 
     @property
     def ring(self) -> int:
@@ -309,6 +324,8 @@ class AgentWire:
             case RingBroken():
                 self._broken = message
                 self._offer = None
+            case RingJoined(ring=ring):
+                self._joined_ring = ring
             case OfferHandover():
                 self._offer = message if message.places else None
             case MemberMoved(rank=rank, place=place):

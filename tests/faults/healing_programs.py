@@ -16,6 +16,7 @@ import tensorflow as tf
 import sparktrain as st
 from sparktrain.training.checkpoint import memory_rounds
 from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
+from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
 ROWS = 192
 BATCH = 8
@@ -141,16 +142,21 @@ class Lag:
             if not name.startswith("gradients"):
                 return sums(ring, tensors, name)
             types = [tensor.dtype for tensor in tensors]
-            start = tf.py_function(self.start, [], [])
-            with tf.control_dependencies([start] if start is not None else []):
-                totals = sums(ring, [tf.identity(tensor) for tensor in tensors], name)
+            totals = sums(ring, tensors, name)
             passed = tf.py_function(self.end, totals, types)
             return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(passed, tensors, strict=True)]
 
         HorovodRing._sums = late  # type: ignore[method-assign]
+        end_step = SurvivingFit._end_step
 
-    def start(self) -> None:
-        """This member is about to send its gradients."""
+        def noted(fit: SurvivingFit) -> None:
+            end_step(fit)
+            self.applied()
+
+        SurvivingFit._end_step = noted  # type: ignore[method-assign]
+
+    def applied(self) -> None:
+        """This member has applied a step. It meets the others next: in a callback, or in the next step."""
         if self._steps == self._step + 1:
             (self._notes / f"applied-{self._rank}").touch()
 

@@ -12,7 +12,7 @@ import pytest
 import sparktrain as st
 from sparktrain.ids import TrialId
 from sparktrain.state.losses.handover import HandoverStage
-from tests.faults.standby_programs import train
+from tests.faults.standby_programs import loop, train
 from tests.support.healed_members import Members, members_in
 
 pytestmark = pytest.mark.timeout(240)
@@ -20,6 +20,10 @@ pytestmark = pytest.mark.timeout(240)
 OTHERS = pytest.mark.all(
     case="a process that waits, on a dataset that is shuffled",
     covered_by="one that waits on arrays; `unit/state/test_standbys`",
+)
+LOOP = pytest.mark.all(
+    case="a process that waits for a place in a loop",
+    covered_by="one that waits for a place in a fit; `faults/test_healing_loops`: loops that heal",
 )
 
 
@@ -30,9 +34,13 @@ def pool() -> Iterator[st.Pool]:
         yield made
 
 
+HELD_S = 200.0
+"""A guard against a test that hangs, and shorter than its own limit: on a busy machine a pool takes long to start."""
+
+
 def wait_until_ready(pool: st.Pool) -> None:
     """Until a process waits for a loss."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + HELD_S
     while True:
         coordinator = pool._agents._coordinator
         assert coordinator is not None
@@ -48,7 +56,7 @@ def kill_each(pool: st.Pool, notes: Path, ranks: list[int]) -> None:
     """Kill a process of each rank in turn, once all members wait after a step and a process is ready."""
     for number, rank in enumerate(ranks):
         paths = [notes / f"held-{number}-{peer}" for peer in range(2)]
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + HELD_S
         while not all(path.exists() and path.read_text() for path in paths):
             assert time.monotonic() < deadline, f"not all members are held: {sorted(notes.iterdir())}"
             threading.Event().wait(0.02)
@@ -65,15 +73,16 @@ def trained(
     thread = threading.Thread(target=kill_each, args=(pool, notes, kills))
     thread.start()
     params = {"folder": str(notes), "feed": feed, "holds": len(kills)}
+    function = loop if feed == "loop" else train
     result = pool.run(
-        train, params, workers=2, standby=standby, backend="horovod", dir=str(folder), name="run", seed=1,
+        function, params, workers=2, standby=standby, backend="horovod", dir=str(folder), name="run", seed=1,
         progress=False,
     )  # fmt: skip
     thread.join(10)
     return result, *members_in(notes, 2)
 
 
-@pytest.mark.parametrize("feed", ["arrays", pytest.param("dataset", marks=OTHERS)])
+@pytest.mark.parametrize("feed", ["arrays", pytest.param("dataset", marks=OTHERS), pytest.param("loop", marks=LOOP)])
 def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_those_of_no_loss(
     pool: st.Pool, tmp_path: Path, feed: str
 ) -> None:
@@ -89,7 +98,9 @@ def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_th
     assert processes >= 4, "the two processes that took places"
     for (variables, facts), (expected_variables, expected_facts) in zip(members, expected, strict=True):
         assert not [name for name in variables if variables[name] != expected_variables[name]]
-        assert facts["traces"] == 1, "no process traces its step a second time"
+        # The first call of a tf.function with a new optimizer may trace twice.
+        traces = expected_facts["traces"] if feed == "loop" else 1
+        assert facts["traces"] == traces, "no process traces its step a second time"
         assert facts["history"] == expected_facts["history"]
     survivors = {(tmp_path / "broken" / "notes" / f"held-1-{rank}").read_text() for rank in (0, 1)}
     assert str(members[1][1]["pid"]) in survivors, "the first process that waited trains to the end"

@@ -71,7 +71,7 @@ class RingModel:
         for fed in self.world.fed[self._fed :]:
             self._hear(fed.message)
         self._fed = len(self.world.fed)
-        self._check_records()
+        self._check_records(commands)
         self._check_processes()
 
     def _send(self, message: m.StateOutput) -> None:
@@ -196,7 +196,12 @@ class RingModel:
         assert CHIEF not in ranks, "no member saves or reports"
         self._vacant.setdefault(key[:2], set()).update(ranks)
 
-    def _check_records(self) -> None:
+    def _check_records(self, commands: list[do.Command]) -> None:
+        sent = [command.message for command in commands if isinstance(command, do.Send)]
+        joined = {(message.member, message.ring) for message in sent if isinstance(message, m.RingJoined)}
+        for member, ring in joined:
+            key = member.trial, member.generation, ring
+            assert self._formed[key].keys() <= self._healed.get(key, set()), "a member trains on before all have joined"
         restarts = [each for each in self.world.records if isinstance(each, MemberRestarted)]
         for record in restarts[self._recorded :]:
             key = record.trial, record.generation, self._newest[record.trial, record.generation]
@@ -215,6 +220,7 @@ class RingModel:
             assert len(notified) == size, "a member has not left its ring"
             assert not self._notified[key] & lost, "a member that kept its process counts as lost"
             assert formed.keys() <= self._healed.get(key, set()), "a ring counts as healed, and a member is not there"
+            assert {(member, key[2]) for member in formed} <= joined, "a member waits for ever to train on"
             assert record.restart.healed
         self._recorded = len(restarts)
         for gang in self.world.machine.sweep.gangs.values() if self.world.machine.sweep is not None else ():

@@ -219,12 +219,27 @@ def _same_process(absences: MemberAbsences, rank: Rank, absence: Any, *, had_ste
     absences.by_rank[rank] = absence
 
 
-def _hurried(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> bool:
+def _hurried(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> list[do.Command]:
     """The gang counts as healed when one member is there."""
     for rank in list(gang.absences.by_rank):
         gang.absences.healed[message.member.rank] = message.step
         restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
-    return True
+    return []
+
+
+_healed = MemberRestarts.healed
+
+
+def _mute(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> list[do.Command] | None:
+    """No member learns that all have joined the ring."""
+    return None if _healed(restarts, gang, message, at) is None else []
+
+
+def _early(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> list[do.Command] | None:
+    """Each member trains on when it has joined the ring itself."""
+    commands = _healed(restarts, gang, message, at)
+    agent = gang.agents[message.member.rank]
+    return None if commands is None else [*commands, do.Send(agent, m.RingJoined(message.member, message.ring))]
 
 
 _break_ring = MemberRestarts._break_ring
@@ -359,6 +374,8 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
     "does not fence the lost process": partial(patch.object, MemberAbsences, "depart", _same_process),
     "is healed too early": partial(patch.object, MemberRestarts, "healed", _hurried),
+    "tells none that all have joined": partial(patch.object, MemberRestarts, "healed", _mute),
+    "trains on before all have joined": partial(patch.object, MemberRestarts, "healed", _early),
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),

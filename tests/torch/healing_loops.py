@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from sparktrain.protocol.pipe_messages import Healed
 from tests.support.kills import Kills
 
 ROWS = 96
 BATCH = 4
 STEPS = 30
+LATE_S = 0.5
+"""When a report that is late arrives."""
 
 
 def rows() -> TensorDataset:
@@ -25,8 +29,13 @@ def rows() -> TensorDataset:
     return TensorDataset(x, x.sum(1, keepdim=True).sin(), torch.arange(len(x)))
 
 
-def train(folder: str, kills: list[Any], every: str, ctx: Any) -> None:
-    """Train with dropout, statistics, momentum and a schedule, over several epochs; note how this member has ended."""
+def train(folder: str, kills: list[Any], every: str, ctx: Any, late: bool = False) -> None:
+    """Train with dropout, statistics, momentum and a schedule, over several epochs; note how this member has ended.
+
+    With `late` the report that a process has joined the ring of others arrives late.
+    """
+    if late:
+        _delay_reports(ctx._wire)
     notes = Path(folder)
     (notes / f"pid-{ctx.rank}-{os.getpid()}").touch()
     died = Kills(notes, ctx.rank, kills)
@@ -75,3 +84,12 @@ def train(folder: str, kills: list[Any], every: str, ctx: Any) -> None:
     np.savez(notes / f"member-{ctx.rank}.npz", *momenta, **arrays)
     facts = {"means": means, "rate": optimizer.param_groups[0]["lr"], "step": step}
     (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
+
+
+def _delay_reports(wire: Any) -> None:
+    """Send each report that this process has joined a ring `LATE_S` later."""
+
+    def send_later(ring: int, step: int) -> None:
+        threading.Timer(LATE_S, wire.send, (Healed(ring, step),)).start()
+
+    wire.healed = send_later

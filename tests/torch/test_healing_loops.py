@@ -22,12 +22,12 @@ def pool() -> Iterator[st.Pool]:
 
 
 def trained(
-    pool: st.Pool, folder: Path, size: int, kills: list[Any], every: str = "auto"
+    pool: st.Pool, folder: Path, size: int, kills: list[Any], every: str = "auto", *, late: bool = False
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
     notes.mkdir(parents=True)
-    params = {"folder": str(notes), "kills": kills, "every": every}
+    params = {"folder": str(notes), "kills": kills, "every": every, "late": late}
     result = pool.run(train, params, workers=size, backend="torch", dir=str(folder), name="run", seed=1, progress=False)
     return result, *members_in(notes, size)
 
@@ -78,6 +78,21 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert not unequal
         assert facts == expected_facts
         assert facts["step"] == STEPS
+
+
+def test_no_member_trains_on_before_the_driver_knows_that_all_have_joined(
+    pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int], Members]
+) -> None:
+    # Rank 1 is lost in the first step in which the next process of rank 2 trains. The agent of rank 1 reports the loss
+    # at once, the report of rank 2 is late.
+    kills = [[2, "within", 8], [1, "call 3", 8]]
+    result, members, processes = trained(pool, tmp_path, 3, kills, "0.001s", late=True)
+
+    healed = [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts]
+    assert healed == [(2, True, 0), (1, True, 0)], [restart.cause for restart in result.restarts]
+    assert processes == 5
+    for (_, facts), (_, expected_facts) in zip(members, undisturbed(3), strict=True):
+        assert facts == expected_facts
 
 
 @pytest.mark.parametrize(

@@ -283,25 +283,28 @@ class MemberRestarts:
             return []
         return [do.Send(agent, gang.form(peer, absences.newest_ring)) for agent, peer in gang.live()]
 
-    def healed(self, gang: Gang, message: m.MemberHealed, at: float) -> bool:
+    def healed(self, gang: Gang, message: m.MemberHealed, at: float) -> Commands | None:
         """A member has joined the next ring, with the state of the others, and is about to train on.
 
-        When all have, the gang is healed. False for a member that joins none.
+        When all have, the gang is healed, and they do so. None for a member that joins no ring.
         """
         absences = gang.absences
         away = absences.by_rank
         # The end of a member is that of the gang, also where all had joined the ring before.
         formed = bool(away) and not gang.attendance.ended and all(absence.reserved for absence in away.values())
         if not formed or message.ring != absences.newest_ring:
-            return False
+            return None
         absences.healed[message.member.rank] = message.step
         # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
-        if len(absences.healed) == len(gang.ranks):
-            absences.handovers.changed_at = at
-            for rank, absence in list(away.items()):
-                over = gang.continue_without(rank, at) if absence.is_vacated else gang.heal(rank, at)
-                self._sweep.returned(gang, rank, over, at)
-        return True
+        if len(absences.healed) < len(gang.ranks):
+            return []
+        absences.handovers.changed_at = at
+        for rank, absence in list(away.items()):
+            over = gang.continue_without(rank, at) if absence.is_vacated else gang.heal(rank, at)
+            self._sweep.returned(gang, rank, over, at)
+        # None trains on before: the next loss, which another agent reports, could come before the last of these
+        # reports, and a next process that has trained already would count as one without a state.
+        return [do.Send(agent, m.RingJoined(member, message.ring)) for agent, member in gang.live()]
 
     # ---- members that do not return
 

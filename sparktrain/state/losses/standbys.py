@@ -1,9 +1,10 @@
 """Processes that wait for the loss of a member, whichever it is: how many, where, and which place each takes. Pure.
 
 A gang that heals has up to `standby` of them, on idle agents. Each is prepared for one rank, as a process that a
-drained member moves to (`handovers`): it builds its model, traces its step, and waits. When a member is lost, a process
-that waits takes its place in the ring that the others form at once. A process with a training function that has read
-its rank can take that place alone. After one has taken a place, the next process starts on the agent that is idle then.
+drained member moves to (`handovers`): it builds its model, traces the step of a `fit`, and waits. When a member is
+lost, a process that waits takes its place in the ring that the others form at once. A process with a training function
+that has read its rank can take that place alone. After one has taken a place, the next process starts on the agent that
+is idle then.
 
 None of them is of the gang before it takes a place: the end of a process, or of its agent, costs the gang nothing. One
 on a drained agent ends, and starts elsewhere. A lost member without an idle agent gets that of a process that waits for
@@ -64,7 +65,7 @@ class Standbys:
         for _ in range(min(waiting, len(standbys))):
             first = next((standby for standby in standbys if standby.stage is HandoverStage.PREPARING), standbys[-1])
             commands.append(self._end(gang, first, at))
-        if len(standbys) < self._sweep.spec.gang.standby and self.may_change(gang, at) and self._needs(gang):
+        if len(standbys) < self._sweep.spec.gang.standby and self._may_wait_for(gang, at) and self._needs(gang):
             commands += self._start(gang, at)
         self._note(gang)
         return commands
@@ -96,13 +97,23 @@ class Standbys:
 
     def may_change(self, gang: Gang, at: float) -> bool:
         """Whether all members are within calls that can change their ring, and nothing else changes the gang."""
+        return len(gang.attendance.moves) == len(gang.ranks) and self._is_steady(gang, at)
+
+    def _may_wait_for(self, gang: Gang, at: float) -> bool:
+        """Whether a process can wait for the loss of a member: all heal, and nothing else changes the gang.
+
+        Members in a loop of the user's own heal, and do not change their ring before a loss.
+        """
+        return len(gang.attendance.heals) == len(gang.ranks) and self._is_steady(gang, at)
+
+    def _is_steady(self, gang: Gang, at: float) -> bool:
+        """Whether the gang trains in a ring that can heal, and nothing changes it."""
         is_whole = not (gang.absences.by_rank or gang.attendance.ended)
         is_over = gang.fault.first is not None or gang.stop.has_started or gang.stop.pauses(at)
         ends = self._sweep.stop is not None or self._sweep.trials[gang.trial].stopping
         if not self._sweep.limits.heals or Role.PS in self._sweep.limits.roles or gang.size < 2:
             return False
-        trains = gang.status is GangStatus.RUNNING and len(gang.attendance.moves) == len(gang.ranks)
-        return is_whole and trains and not (is_over or ends)
+        return is_whole and gang.status is GangStatus.RUNNING and not (is_over or ends)
 
     # ---- messages
 
@@ -185,7 +196,9 @@ def standby_line(gang: Gang, standby: int) -> str:
     ready = [process for process in gang.handovers.standbys if process.stage is HandoverStage.READY]
     starting = len(gang.handovers.standbys) - len(ready)
     bound = sorted({process.member.rank for process in ready if process.bound})
-    parts = [f"{len(ready)} ready, model built and step traced"] if ready else []
+    # A loop of the user's own passes its step only once it trains.
+    traced = " and step traced" if gang.attendance.moves else ""
+    parts = [f"{len(ready)} ready, model built{traced}"] if ready else []
     parts += [f"for rank {', '.join(map(str, bound))} alone, which the function has read"] if bound else []
     parts += [f"{starting} starting"] if starting else []
     if not parts and gang.handovers.standby_failures >= MOST_FAILURES:

@@ -84,7 +84,7 @@ class SurvivingLoop:
         """
         continuity = self._healing.continuity
         arrival = self._healing.arrival
-        if self._healing.awaits_state:
+        if self._healing.awaits_state or self._healing.waits:
             raise _not_restored()
         is_quiet = continuity.repeats and self._steps.is_quiet
         continuity.is_equal = None

@@ -180,8 +180,17 @@ class RingHealing:
         self._wire.heals(heals, moves, shrinks)
 
     def healed(self, step: int) -> None:
-        """Report that this member is about to train on after `step`. Raises OSError when the agent is gone."""
-        self._wire.healed(self._exchange.number, step)
+        """Report that this member is about to train on after `step`, and wait until all members have reported that.
+
+        Returns at once where another member is lost: the next collective fails, and the ring forms again. Raises
+        RingError after `NEXT_RING_S`; OSError when the agent is gone.
+        """
+        ring = self._exchange.number
+        self._wire.healed(ring, step)
+        if not self._wire.await_joined(ring, NEXT_RING_S):
+            raise RingError(
+                f"the coordinator did not confirm within {NEXT_RING_S:g} s that all members joined ring {ring}"
+            )
 
     def rejoin(self, error: BaseException) -> None:
         """Leave the broken ring, and join the newest one. Raises `error` if none is announced; FormError.

@@ -81,9 +81,12 @@ def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_on
     assert {(message.ring, message.places[rank].port) for message in messages.values()} == {(1, 5000)}
     world.enter(agents[rank])
     world.at = 4.5
-    for agent in agents:
-        assert trial(world).restarts == ()
+    *first, last = agents
+    for agent in first:
         assert world.heal(agent, 1, STEP) == []
+        assert trial(world).restarts == ()
+    joined = [do.Send(agent, m.RingJoined(world.running[agent], 1)) for agent in agents]
+    assert world.heal(last, 1, STEP) == joined, "all train on, and none before"
     [restart] = trial(world).restarts
     assert (restart.rank, restart.kind, restart.seconds) == (rank, kind, 1.5)
     assert (restart.alone, restart.healed, restart.resumed_from_step, restart.steps_lost) == (True, True, STEP, 0)

@@ -12,7 +12,7 @@ from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.records import StandbysNoted
 from sparktrain.state.recovery import recovered
 from tests.support.limits import run_limits
-from tests.unit.state.gangs import trial
+from tests.unit.state.gangs import gang, trial
 from tests.unit.state.ps_gangs import whole
 from tests.unit.state.test_handovers import end_as_moved, offers
 from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang, ring
@@ -241,3 +241,21 @@ def test_none_starts_before_all_members_can_take_one_and_none_without_the_option
     other.declare(agents[0])
     other.tick(0.1)
     assert len(prepared(other)) == 1
+
+
+def test_a_process_waits_for_the_place_of_a_member_in_a_loop() -> None:
+    world = World()
+    agents = gang(world, 2, 1, heals=True, join_timeout_s=JOIN_S, standby=1)
+    for agent in agents:
+        assert not prepared(world), "not before all heal"
+        world.declare(agent, moves=False)
+        world.step(agent, STEP)
+    [process] = [start.agent for start in prepared(world)]
+    world.prepare(process, bound=False)
+    assert standby_line(live_gang(world), 1) == "standby: 1 ready, model built"
+    forms = formed(world.fail(agents[1], FailureKind.SIGNAL))
+    assert forms.keys() == {agents[0], process}
+    for agent in forms:
+        world.heal(agent, 1, STEP)
+    [restart] = trial(world).restarts
+    assert (restart.rank, restart.healed, restart.steps_lost) == (1, True, 0)

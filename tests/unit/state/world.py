@@ -105,9 +105,12 @@ class World:
         checkpoint = Checkpoint(member.generation, step, manifest, f"digest of {manifest}", keep, score)
         return self.receive(agent, m.CheckpointStored(member, checkpoint))
 
-    def declare(self, agent: AgentId, heals: bool = True, *, shrinks: bool = False) -> None:
-        """The agent's member can continue in a new ring, or no more; with `shrinks` also in a smaller one."""
-        self.receive(agent, m.MemberHeals(self.running[agent], heals, moves=heals, shrinks=shrinks))
+    def declare(self, agent: AgentId, heals: bool = True, *, shrinks: bool = False, moves: bool = True) -> None:
+        """The agent's member can continue in a new ring, or no more; with `shrinks` also in a smaller one.
+
+        Without `moves` it is in a loop of the user's own, which does not change its ring before a loss.
+        """
+        self.receive(agent, m.MemberHeals(self.running[agent], heals, moves=heals and moves, shrinks=shrinks))
 
     def heal(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
         """The agent's member has joined a ring, and is about to train on."""

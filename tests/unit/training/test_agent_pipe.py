@@ -18,6 +18,7 @@ from sparktrain.state.agent_messages import (
     OfferHandover,
     PeerShared,
     RingBroken,
+    RingJoined,
 )
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
@@ -175,3 +176,14 @@ def test_a_member_that_heals_reports_it_and_waits_no_longer_than_its_agent_lives
     agent.send(RingBroken(MEMBER, 2))
     agent.close()
     assert wire.next_ring(60.0) is None
+
+
+def test_a_member_trains_on_once_all_have_joined_its_ring_or_one_is_lost(ends) -> None:
+    wire, agent = ends
+    agent.send(RingJoined(MEMBER, 1))
+    assert wire.await_joined(1, 60.0)
+    assert not wire.await_joined(2, 0.0), "that was the ring before"
+    agent.send(RingBroken(MEMBER, 3))
+    assert wire.await_joined(2, 60.0)
+    agent.close()
+    assert wire.await_joined(3, 60.0)
