@@ -72,6 +72,8 @@ class Crowd(Listener):
         self._outbox: deque[tuple[CrowdLink, bytes]] = deque()
         self._woken = asyncio.Event()
         self._fresh = set(range(agents))
+        self._joined = 0
+        """Agents that have sent their `Join`."""
         self._heartbeats: dict[int, float] = {}
 
     # ---- as a listener
@@ -98,6 +100,7 @@ class Crowd(Listener):
         for slot, link in enumerate(self._links):
             self._serving.append(asyncio.create_task(serve(link, self._on_link)))
             self._spend(lambda slot=slot: self._introduce(slot))  # type: ignore[misc]
+            self._joined = slot + 1
             if slot % TURN == 0:
                 await asyncio.sleep(0)
 
@@ -123,12 +126,13 @@ class Crowd(Listener):
             await asyncio.sleep(0)
 
     async def heartbeat(self) -> None:
-        """Send the heartbeats of all agents, spread over their interval, until cancelled."""
-        started, sent = time.perf_counter(), 0
+        """Send the heartbeats of all agents that have joined, spread over their interval, until cancelled."""
+        clock = asyncio.get_running_loop().time
+        started, sent = clock(), 0
         while True:
-            due = int((time.perf_counter() - started) / HEARTBEAT_S * SHARES)
+            due = int((clock() - started) / HEARTBEAT_S * SHARES)
             for share in range(sent, due):
-                self._spend(lambda share=share: self._heartbeat(range(share % SHARES, len(self._links), SHARES)))  # type: ignore[misc]
+                self._spend(lambda share=share: self._heartbeat(range(share % SHARES, self._joined, SHARES)))  # type: ignore[misc]
             sent = due
             await asyncio.sleep(HEARTBEAT_S / SHARES)
 

@@ -99,6 +99,11 @@ def duration(seconds: float) -> str:
     return clock(seconds + 0.5)
 
 
+def long_duration(seconds: float) -> str:
+    """As `duration`, and from two days on `2.5 days`, as pages show it."""
+    return duration(seconds) if seconds < 2 * _DAY_S - 0.5 else f"{seconds / _DAY_S:.1f} days"
+
+
 def run_time(seconds: float, wall_seconds: float) -> str:
     """How long a run took: under its drivers, and in all where it had none for a time."""
     took = duration(seconds)

@@ -13,6 +13,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreError
 from sparktrain.protocol.messages import Tokens
 from sparktrain.store.call_timeout import THREADS, OverdueError
+from sparktrain.store.hadoop.hadoop_conf import split
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import hold
 
@@ -69,14 +70,17 @@ class TokenKeeper:
         token_file: TokenFile,
         clock: Clock,
         held: Callable[[], Ticket | None] = ticket,
+        owner: str = "",
     ) -> None:
-        """`token_file` is the token file of this process, for use while `held` returns no ticket."""
+        """`token_file` is the token file of this process, for use while `held` returns no ticket; runs with one `owner`
+        have the same tokens."""
         self.tokens: Tokens | None = None
         """For agents; None when there are none."""
         self._source = source
         self._token_file = token_file
         self._clock = clock
         self._held = held
+        self._owner = owner
         self._fresh = True
         self._ends_at = 0.0
         self._due_at = 0.0
@@ -115,7 +119,7 @@ class TokenKeeper:
         self._ends_at = start + fetched.life_s
         # A driver without a ticket has no other tokens for its own clients of HDFS.
         if changed and not has_ticket(self._held):
-            self._token_file.keep(fetched.content)
+            self._token_file.keep(fetched.content, self._owner)
         return changed
 
     def _warn(self, left_s: float, problem: str) -> None:
@@ -167,7 +171,8 @@ def tokens_for(session: Any, address: StoreAddress) -> TokenKeeper | None:
         logger.warning("a Spark Connect session has no delegation tokens: executors need tickets of their own")
         return None
     # Tokens that Spark renews reach the JVMs of executors, and never their Python.
-    keeper = TokenKeeper(partial(fetch, context, address.url), _process_token_file(), SystemClock())
+    source = partial(fetch, context, address.url)
+    keeper = TokenKeeper(source, _process_token_file(), SystemClock(), owner=split(address.url)[0])
     keeper.renew()
     return keeper
 

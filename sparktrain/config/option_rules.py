@@ -185,16 +185,24 @@ def checkpoint_choice(value: object, subject: str) -> str:
     return value
 
 
+LEAST_WEIGHT = 0.001
+MOST_WEIGHT = 1000.0
+
+
 def share_weight(value: object, subject: str = "weight") -> float:
-    """`value` as a weight among other calls: a finite number above 0, also from text. Raises SpecError."""
+    """`value` as a weight among other calls, a number from `LEAST_WEIGHT` to `MOST_WEIGHT`, also from text.
+
+    Raises SpecError.
+    """
     try:
         weight = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         weight = math.nan
-    if not math.isfinite(weight) or weight <= 0:
+    # Sums and quotients of weights such as 1e308 are infinite, or no number: in one call they once ended all others.
+    if not LEAST_WEIGHT <= weight <= MOST_WEIGHT:
         raise SpecError(
-            f"{subject} ({shown(value)}) must be a finite number above 0: a call of weight 2 gets twice the slots of "
-            "one of weight 1; to run only on slots that no other call wants, pass priority=-1"
+            f"{subject} ({shown(value)}) must be a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}: a call of weight 2 "
+            "gets twice the slots of one of weight 1; to run only on slots that no other call wants, pass priority=-1"
         )
     return weight
 

@@ -26,10 +26,12 @@ class RunsTable:
         self._runs = [run for run in runs if run.row.readable]
         self._unreadable_runs = [run for run in runs if not run.row.readable]
         self._now = now
+        self._has_gangs = any(run.row.slots.per_trial > 1 for run in self._runs)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         columns = [("run", "left"), ("state", "left"), ("trials", "right"), ("failed", "right"), ("best", "left")]
-        columns += [("started", "right"), ("size", "right"), ("owner", "left")]
+        columns += [("started", "right"), ("duration", "right"), ("slots", "right"), ("in use", "right")]
+        columns += [("restarts", "right"), ("size", "right"), ("owner", "left")]
         rows = [self._cells(run) for run in self._runs]
         shown_columns = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] for row in rows)]
         grid = table(*(columns[i] for i in shown_columns))
@@ -47,6 +49,7 @@ class RunsTable:
         row = run.row
         of = "" if row.total is None else f"/{row.total}"
         started = row.clock.started
+        slots = row.slots
         return [
             formatting.plain(row.label.name),
             row.state,
@@ -54,6 +57,10 @@ class RunsTable:
             str(row.failed) if row.failed else "",
             "" if row.value is None else parts.metrics({row.label.metric or "": row.value}),
             "" if started is None else formatting.ago(self._now - started),
+            "" if started is None else formatting.long_duration(row.clock.seconds_at(self._now)),
+            str(slots.per_trial) if self._has_gangs else "",
+            str(slots.busy) if slots.busy else "",
+            str(row.restarts) if row.restarts else "",
             "" if run.usage is None else formatting.size(run.usage.size),
             formatting.plain(row.owner.user),
         ]

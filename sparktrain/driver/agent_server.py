@@ -24,12 +24,13 @@ from sparktrain.driver.absent_agents import Absences
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.notice_failures import NoticeFailures
 from sparktrain.errors import ProtocolError
-from sparktrain.ids import AgentId, Member
+from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateKeeper
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener
 from sparktrain.state import events as on
 from sparktrain.state.agent_messages import StateInput
+from sparktrain.store.hadoop.token_storage import merged
 
 HEARTBEAT_S = 3.0
 """Interval of an agent's heartbeats."""
@@ -85,7 +86,8 @@ class Server:
         self._versions = versions
         self._preload = preload
         self._keeper = certificates
-        self._tokens: m.Tokens | None = None
+        self._tokens: dict[RunId, m.Tokens] = {}
+        """Those of each run, the newest last."""
         self._certificates: m.Certificates | None = None
         """Certificates that replace those of agents' tickets, once there are newer ones."""
         self._streams: dict[AgentId, _Stream] = {}
@@ -126,12 +128,24 @@ class Server:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(self.send, agent, message)
 
-    def hand_out(self, tokens: m.Tokens) -> None:
-        """Send `tokens` to all agents, and to those that join later, in place of earlier ones."""
-        self._tokens = tokens
+    def hand_out(self, run: RunId, tokens: m.Tokens) -> None:
+        """Send `tokens` to all agents, and to those that join later, in place of earlier ones of the run.
+
+        Those of other runs stay: their stores may be on other clusters.
+        """
+        self._tokens.pop(run, None)
+        self._tokens[run] = tokens
         # Tokens that Spark renews reach the executors' JVMs alone, and a Python client keeps those of its container's
         # start, which expire: so they travel over the agents' own streams.
-        self._send_all(tokens)
+        self._send_all(self._all_tokens())
+
+    def forget_tokens(self, run: RunId) -> None:
+        """The run is over: what is sent from now on has its tokens no more."""
+        self._tokens.pop(run, None)
+
+    def _all_tokens(self) -> m.Tokens:
+        contents = [tokens.content for tokens in self._tokens.values()]
+        return m.Tokens(merged(contents) if len(contents) > 1 else contents[0])
 
     async def keep_certificates(self) -> None:
         """Renew the certificates of the port and the agents before they expire. Never returns."""
@@ -220,7 +234,7 @@ class Server:
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
         link.post(m.Welcome(HEARTBEAT_S, LEASE_S, self._preload))
-        for update in filter(None, (self._tokens, self._certificates)):
+        for update in filter(None, (self._all_tokens() if self._tokens else None, self._certificates)):
             link.post(update)
         gpus = len(join.devices)
         self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus))
@@ -272,8 +286,8 @@ class Server:
             case m.MemberFeed():
                 self.on_feed(message, partial(self._send_soon, asyncio.get_running_loop(), agent))
                 return
-            case m.NoticeUnreadable(looks=looks, problem=problem):
-                self.notice_failures.add(agent, link.peer, looks, problem)
+            case m.NoticeUnreadable(address=address, looks=looks, problem=problem):
+                self.notice_failures.add(agent, link.peer, address, looks, problem)
                 return
             case m.Heartbeat():
                 with suppress(LinkClosedError):

@@ -188,13 +188,13 @@ class Coordinator:
             raise PoolError(f"the pool is on run {name!r}: wait for its end, or give this one another name")
         if self._broken is not None:
             raise _broken(self._broken)
-        if not self._runs:
-            self._server.notice_failures.clear()
+        if work.spec.notice not in self._notices():
+            self._server.notice_failures.clear(work.spec.notice)
         run = ActiveRun(work, self._clock, self._server.knows, self._perform, self._background_of)
         self._runs[name] = run
         try:
             if (tokens := work.owned.run.tokens) is not None:
-                self._hand_out(tokens)
+                self._hand_out(run, tokens)
                 self._background(self._keep_tokens(run, tokens), run=run)
             records = work.owned.contents.records
             self.feed(on.RunStarted(run.started_at, run.id, work.limits(), records, work.driver_started))
@@ -218,6 +218,7 @@ class Coordinator:
         finally:
             run.sampling.close()
             del self._runs[name]
+            self._server.forget_tokens(name)
 
     async def _settle_sampler(self, run: ActiveRun, end: do.EndRun) -> None:
         """Wait until the sampler has all results; not for one that hangs once the run is stopped, or out of time."""
@@ -347,8 +348,8 @@ class Coordinator:
                 self._conclude(run, run.trials.trials[trial], partial_end)
             case do.PrepareAgent(agent=agent):
                 definition = run.work.owned.definition
-                notice = definition.spec.notice or ""
-                self._server.send(agent, m.Prepare(run.id, definition.code, shared(definition.plan.preload), notice))
+                preload = shared(definition.plan.preload)
+                self._server.send(agent, m.Prepare(run.id, definition.code, preload, self._notices()))
             case do.RecordReports(member=member, reports=reports):
                 run.recorder.record(member, reports)
             case do.Send(agent=agent, message=message):
@@ -369,6 +370,11 @@ class Coordinator:
                 self._perform_for_all(command)
             case _:
                 raise BugError(f"no such command: {type(command).__name__}")
+
+    def _notices(self) -> tuple[str, ...]:
+        """Where agents look for a notice of their loss: the host of one leaves for all runs that are on."""
+        addresses = (run.work.spec.notice for run in self._runs.values())
+        return tuple(dict.fromkeys(address for address in addresses if address))
 
     def _place_member(self, run: ActiveRun, start: do.PlaceMember) -> None:
         run.uploads.expect(start.agent, start.member)
@@ -518,12 +524,12 @@ class Coordinator:
         """Renew the agents' tokens before they expire, as long as the run lasts."""
         while self._is_on(run):
             if keeper.is_due and await aside(keeper.renew, "sparktrain-tokens"):
-                self._hand_out(keeper)
+                self._hand_out(run, keeper)
             await self._clock.sleep(TOKENS_S)
 
-    def _hand_out(self, keeper: TokenKeeper) -> None:
-        if keeper.tokens is not None:
-            self._server.hand_out(keeper.tokens)
+    def _hand_out(self, run: ActiveRun, keeper: TokenKeeper) -> None:
+        if keeper.tokens is not None and self._is_on(run):
+            self._server.hand_out(run.id, keeper.tokens)
 
     def _show_progress(self, run: ActiveRun) -> None:
         now = self._clock.now()
@@ -531,7 +537,7 @@ class Coordinator:
         slow = run.sampling.note
         progress = progress_of(self._machine, run.work, now, behind_s, run.outlook, run.tally, slow, sweep=run.sweep)
         # With thousands of running trials progress itself is work: the pace limits it to 2 % of the time.
-        run.pace.record(now, self._clock.now() - now)
+        run.pace.record(now, self._clock.now() - now, len(self._runs))
         run.work.display.update(progress)
 
     def _on_stored(self, agent: AgentId, member: Member, problem: str) -> None:

@@ -126,6 +126,12 @@ def _written_data(owned: OwnedRun, agents: AgentPool, display: Display) -> Membe
     definition = owned.definition
     if not definition.documents:
         return None
-    if agents.engine.runs_jobs and owned.run.waits_for_spark():
-        agents.vacate("its slots write data first")
-    return owned.write_data(lambda line: display.print_line(f"{definition.spec.name}: {line}"))
+    spec = definition.spec
+
+    def show(line: str) -> None:
+        display.print_line(f"{spec.name}: {line}")
+
+    if not (agents.engine.runs_jobs and owned.run.waits_for_spark()):
+        return owned.write_data(show)
+    with agents.writing(spec.name, spec.start_timeout_s, show):
+        return owned.write_data(show)

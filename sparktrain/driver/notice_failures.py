@@ -1,6 +1,7 @@
-"""What agents could not read at the address of `notice`: logged once, counted, and ignored."""
+"""What agents could not read at the addresses of `notice`: logged once for each, counted, and ignored."""
 
 import logging
+from dataclasses import dataclass, field
 
 from sparktrain import formatting
 from sparktrain.ids import AgentId
@@ -8,31 +9,37 @@ from sparktrain.ids import AgentId
 logger = logging.getLogger("sparktrain")
 
 
+@dataclass
+class _FailedLooks:
+    problem: str
+    by_agent: dict[AgentId, int] = field(default_factory=dict)
+
+
 class NoticeFailures:
-    """The failed looks of the agents of one run. All methods belong to the coordinator's event loop."""
+    """The failed looks of the agents of a pool, by address. All methods belong to the coordinator's event loop."""
 
     def __init__(self) -> None:
-        self._looks: dict[AgentId, int] = {}
-        self._problem = ""
+        self._failed: dict[str, _FailedLooks] = {}
 
-    def clear(self) -> None:
-        """Another run starts."""
-        self._looks.clear()
-        self._problem = ""
+    def clear(self, address: str | None) -> None:
+        """A run starts that names this address, and no other one does."""
+        if address is not None:
+            self._failed.pop(address, None)
 
-    def add(self, agent: AgentId, host: str, looks: int, problem: str) -> None:
-        """An agent has failed to look so often; the first one of a run is logged."""
-        if not self._looks:
-            self._problem = f"on {host}: {formatting.plain(problem)}"
-            logger.warning("notice cannot be read %s; this is ignored, and the run continues", self._problem)
-        self._looks[agent] = max(looks, self._looks.get(agent, 0))
+    def add(self, agent: AgentId, host: str, address: str, looks: int, problem: str) -> None:
+        """An agent has failed to look so often; the first one is logged."""
+        failed = self._failed.get(address)
+        if failed is None:
+            failed = self._failed[address] = _FailedLooks(f"on {host}: {formatting.plain(problem)}")
+            logger.warning("notice cannot be read %s; this is ignored, and the run continues", failed.problem)
+        failed.by_agent[agent] = max(looks, failed.by_agent.get(agent, 0))
 
     def report(self, address: str | None) -> None:
-        """Log how many looks have failed in the run that ends."""
-        if self._looks:
-            agents = formatting.count(len(self._looks), "agent")
-            looks = formatting.count(sum(self._looks.values()), "look")
+        """Log how many looks at the address of a run that ends have failed."""
+        if address is not None and (failed := self._failed.get(address)) is not None:
+            agents = formatting.count(len(failed.by_agent), "agent")
+            looks = formatting.count(sum(failed.by_agent.values()), "look")
             logger.warning(
                 "notice %s could not be read by %s, at least %s in all; the first was %s",
-                address, agents, looks, self._problem,
+                address, agents, looks, failed.problem,
             )  # fmt: skip

@@ -21,9 +21,9 @@ import signal
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from typing import NamedTuple
@@ -41,6 +41,7 @@ from sparktrain.driver.event_loop import call, deliver, submit, wait
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.slots.slot_holders import HOLDERS
+from sparktrain.driver.slots.writing_turns import WritingTurns
 from sparktrain.driver.vacant_slots import PAUSE_S, Vacancies
 from sparktrain.errors import (
     AgentsLostError,
@@ -137,6 +138,7 @@ class AgentPool:
         self._unavailable: SparktrainError | None = None
         self._on: set[str] = set()
         """Names of the runs that it is on, or is about to be."""
+        self._turns = WritingTurns()
         self._grown: list[range] = []
         """Slots that it has got since it was opened, each range with a batch of its own."""
 
@@ -188,21 +190,34 @@ class AgentPool:
             logger.warning("the pool did not close in order: %s: %s", type(error).__name__, error)
         _end(jobs)
 
-    def vacate(self, reason: str) -> None:
-        """Dismiss the agents, so that their slots are free until the next run. Blocks for some seconds at most.
+    @contextmanager
+    def writing(self, run: str, timeout_s: float, show: Callable[[str], None]) -> Iterator[None]:
+        """Spark's jobs, which write the data of `run`, have slots until the context ends: those that no pool has, or
+        those of the agents, which are dismissed. While other runs train on these it waits, and shows a line.
 
-        Raises PoolError when the pool is closed, or on another run than the caller's.
+        Raises PoolError when the pool is closed, and when the others train for longer than `timeout_s`.
         """
         coordinator = self.check_open()
-        if len(self._on) > 1:
-            raise PoolError(
-                f"{reason}, and other calls have the slots ({', '.join(sorted(self._on))}): wait for their end, write "
-                "the data before them, or open the pool with fewer agents than the session has slots"
+        if len(self._on) > 1 and (vacant := HOLDERS.vacant(self.engine.holder, self.engine.slots)):
+            holder = object()
+            HOLDERS.take(holder, self.engine.holder, vacant, self.engine.slots, "slot to write data")
+            try:
+                yield
+            finally:
+                HOLDERS.free(holder)
+            return
+
+        def report(others: list[str]) -> None:
+            show(
+                f"waiting for slots to write the data: {', '.join(others)} {'has' if len(others) == 1 else 'have'} them"
             )
-        self._cancel_idle()
-        if jobs := self._retire_jobs():
-            call(coordinator.dismiss(reason), CLOSE_TIMEOUT_S)
-            _end(jobs)
+
+        with self._turns.writing(run, timeout_s, report):
+            self._cancel_idle()
+            if jobs := self._retire_jobs(retain_slots=True):
+                call(coordinator.dismiss("its slots write data first"), CLOSE_TIMEOUT_S)
+                _end(jobs)
+            yield
 
     def driver_identity(self) -> DriverIdentity:
         """This driver, as others find it in the journal of its run."""
@@ -250,8 +265,13 @@ class AgentPool:
     def reported(self, timeout_s: float) -> dict[str, str]:
         """`Join.versions` of the first executor. Blocks until that has joined.
 
-        Raises JoinTimeoutError when none has within `timeout_s`, and whatever keeps agents from joining.
+        Raises JoinTimeoutError when none has within `timeout_s`, PoolError when data is written on the slots for as
+        long, and whatever keeps agents from joining.
         """
+        with self._turns.training(f"a call that starts in thread {threading.get_ident()}", timeout_s):
+            return self._reported(timeout_s)
+
+    def _reported(self, timeout_s: float) -> dict[str, str]:
         coordinator = self.check_open()
         clock = SystemClock()
         self._cancel_idle()
@@ -273,26 +293,30 @@ class AgentPool:
         """Run `work`, which has `entered`, to its end; returns its outcome, and SIGINT or SIGTERM where that ended it.
 
         Either of them, in the main thread, ends the trials at once, and closes the pool unless it is on other runs.
-        Raises PoolError when the pool is closed.
+        Blocks while the data of other runs is written on the slots. Raises PoolError when the pool is closed, and when
+        that takes longer than `start_timeout`.
         """
-        coordinator = self.check_open()
-        try:
+        with ExitStack() as stack:
+            stack.enter_context(self._turns.training(work.spec.name, work.spec.start_timeout_s))
+            coordinator = self.check_open()
+            stack.callback(self._close_if_broken, coordinator)
             self._cancel_idle()
             if len(self._on) < 2:
                 self._unavailable = None
                 self._relaunches = 0
             self._want_jobs()
-            with _interrupts():
-                running = submit(coordinator.run(work))
-                try:
-                    return wait(running), None
-                except KeyboardInterrupt:
-                    return self._interrupted(running, work, "Ctrl-C", Ending.STOPPED), signal.SIGINT
-                except DriverTerminated:
-                    return self._interrupted(running, work, "SIGTERM", Ending.TERMINATED), signal.SIGTERM
-        finally:
-            if coordinator.broken:
-                self.close()
+            stack.enter_context(_interrupts())
+            running = submit(coordinator.run(work))
+            try:
+                return wait(running), None
+            except KeyboardInterrupt:
+                return self._interrupted(running, work, "Ctrl-C", Ending.STOPPED), signal.SIGINT
+            except DriverTerminated:
+                return self._interrupted(running, work, "SIGTERM", Ending.TERMINATED), signal.SIGTERM
+
+    def _close_if_broken(self, coordinator: Coordinator) -> None:
+        if coordinator.broken:
+            self.close()
 
     def _interrupted(self, running: "Future[RunOutcome]", work: RunRequest, cause: str, ending: Ending) -> RunOutcome:
         """The outcome of a run that a signal ends, once its trials are ended and its records stored.
@@ -411,8 +435,11 @@ class AgentPool:
         with self._job_lock:
             return [job.batch for job in self._jobs.values()]
 
-    def _retire_jobs(self, *, idle: bool = False) -> list[AgentBatch]:
-        """The jobs, which are expected to end from now on; with `idle` none when a call has just come."""
+    def _retire_jobs(self, *, idle: bool = False, retain_slots: bool = False) -> list[AgentBatch]:
+        """The jobs, which are expected to end from now on; with `idle` none when a call has just come.
+
+        With `retain_slots` no other pool gets the slots.
+        """
         with self._job_lock:
             # A call may have come between the end of the pause and this lock.
             if idle and self._on:
@@ -420,7 +447,8 @@ class AgentPool:
             self._wants_jobs = False
             jobs = [job.batch for job in self._jobs.values()]
             self._jobs = {}
-        HOLDERS.free(self._id)
+        if not retain_slots:
+            HOLDERS.free(self._id)
         return [*jobs, *self._vacancies.retire()]
 
     def _on_job_end(self, number: int, slots: range, end: JobEnd) -> None:

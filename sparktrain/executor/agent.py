@@ -28,10 +28,10 @@ from sparktrain.executor.cluster_dialer import ClusterDialer
 from sparktrain.executor.code import keep
 from sparktrain.executor.coordinator_process import END_TIMEOUT_S, CoordinatorProcess
 from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
+from sparktrain.executor.host_notices import HostNotices
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
 from sparktrain.executor.message_limits import fitting
-from sparktrain.executor.notice_probe import NoticeProbe
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
@@ -238,8 +238,12 @@ class Agent:
         self._member: MemberSession | None = None
         self._training: asyncio.Task[str | None] | None = None
         self._storing: set[asyncio.Task[str | None]] = set()
-        self._probe: NoticeProbe | None = None
-        self._probing: asyncio.Task[str | None] | None = None
+        self._notices = HostNotices(
+            clock,
+            lambda notice: self._departure.announce(LossNotice(notice, UNLIMITED_S)),
+            lambda address, looks, problem: self._post(m.NoticeUnreadable(address, looks, problem)),
+            self._spawn,
+        )
         self._lease = Lease(0.0)
         self._leased = asyncio.Event()
         """Set when the coordinator has answered a heartbeat: then the agent has a lease."""
@@ -410,29 +414,13 @@ class Agent:
 
     async def _prepare(self, prepare: m.Prepare) -> None:
         """Store the code of a run and preload its modules. Raises UnfitError if the disk fails."""
-        if prepare.notice:
-            await self._watch_notice(prepare.notice)
+        await self._notices.watch(prepare.notices)
         try:
             self._codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
         except OSError as error:
             why = f"the code of run {prepare.run} cannot be kept below {self._warm.scratch}: {error}"
             raise self._unfit(why) from error
         await self._ready(prepare.preload, prepare.run)
-
-    async def _watch_notice(self, address: str) -> None:
-        """Look for a notice at `address` from now on; the first look is over before the agent is ready."""
-        if self._probe is not None and self._probe.address == address:
-            return
-        if self._probing is not None:
-            self._probing.cancel()
-        self._probe = NoticeProbe(
-            address,
-            self._clock,
-            lambda notice: self._departure.announce(LossNotice(notice, UNLIMITED_S)),
-            lambda looks, problem: self._post(m.NoticeUnreadable(looks, problem)),
-        )
-        if not await self._probe.look():
-            self._probing = self._spawn(self._probe.watch())
 
     async def _ready(self, modules: tuple[str, ...], run: RunId | None) -> None:
         failed = await self._warm.preload(modules)

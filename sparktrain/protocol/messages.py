@@ -164,8 +164,9 @@ class MemberFeed(Small, frozen=True, tag=True):
 
 
 class NoticeUnreadable(Small, frozen=True, tag=True):
-    """The file or URL of `Prepare.notice` cannot be read. Sent for the first failed look, the 10th, the 100th..."""
+    """A file or URL of `Prepare.notices` cannot be read. Sent for the first failed look, the 10th, the 100th..."""
 
+    address: str
     looks: int
     """Looks that have failed until now."""
     problem: str
@@ -255,8 +256,9 @@ class Prepare(Message, frozen=True, tag=True):
     run: RunId
     code: Code
     preload: tuple[str, ...]
-    notice: str = ""
-    """File or URL at which the agent looks for the notice that its host will be lost; empty for none."""
+    notices: tuple[str, ...] = ()
+    """Files and URLs at which the agent looks for the notice that its host will be lost, of all runs that are on. It
+    looks at no others any more."""
 
 
 class StartMember(Message, frozen=True, tag=True, kw_only=True):

@@ -115,6 +115,10 @@ class Agents:
         """The agents of a run that have no member, those that have been free for longest first; None: of no run."""
         return [self._all[agent] for agent in self._free.get(run, ())]
 
+    def newest_free(self, run: RunId | None) -> Iterable[AgentState]:
+        """As `free`, those that have been free for the shortest time first; none of them before it is asked for."""
+        return map(self._all.__getitem__, reversed(self._free.get(run, {})))
+
     def free_count(self, run: RunId | None) -> int:
         """How many agents of a run have no member."""
         return len(self._free.get(run, ()))
@@ -174,6 +178,11 @@ class Agents:
     def is_doubted(self, agent: AgentId) -> bool:
         """Whether others cannot reach the host of the agent, and nothing was heard of it since."""
         return self._leases.is_doubted(agent)
+
+    @property
+    def has_doubted(self) -> bool:
+        """Others cannot reach the host of some agent."""
+        return self._leases.has_doubted
 
     def woke(self, at: float) -> float:
         """For how long the coordinator was suspended before `at`, see `Leases.woke`."""

@@ -39,6 +39,11 @@ class Leases:
         """Whether the agent was not heard of since `doubt`."""
         return agent in self._doubted
 
+    @property
+    def has_doubted(self) -> bool:
+        """Whether any agent was not heard of since `doubt`."""
+        return bool(self._doubted)
+
     def end(self, agent: AgentId) -> None:
         """The lease of `agent` ends, for the agent is gone."""
         self._heard_at.pop(agent, None)

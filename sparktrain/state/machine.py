@@ -24,7 +24,19 @@ from sparktrain.state.sweep import Sweep
 PREEMPT_S = 0.1
 """Interval at which a run of higher priority may ask others for their agents."""
 
-_FREES_NOTHING = (m.Heartbeat, m.MemberReported, m.MemberStepped, m.MemberStarted, m.MemberReserved, m.SnapshotHeld)
+_FREES_NOTHING = (
+    m.Heartbeat,
+    m.MemberReported,
+    m.MemberStepped,
+    m.MemberStarted,
+    m.MemberReserved,
+    m.MemberShared,
+    m.MemberAsked,
+    m.SnapshotHeld,
+    m.CheckpointStored,
+    m.CheckpointFailed,
+    m.PartStored,
+)
 """Messages after which no agent is free and no run wants another one, unless a rule decides so: a tick follows soon."""
 
 _CONCERNS_ALL = (on.Ticked, on.RunStarted, on.AgentGone)

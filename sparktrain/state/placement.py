@@ -9,7 +9,7 @@ from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots
 from sparktrain.state.outcome import FailureKind
-from sparktrain.state.prospects import able, first_idle, idle
+from sparktrain.state.prospects import able, able_count, first_idle, idle
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import NOT_FORMED, Trial
@@ -55,7 +55,7 @@ def gang_size(sweep: Sweep, trial: Trial, agents: Agents, at: float) -> int:
     is_drained = bool(trial.restarts) and trial.restarts[-1].drained
     if not is_drained and (short_since is None or at < short_since + SHRINK_AFTER_S):
         return full_size
-    return max(smallest, min(full_size, len(able(agents.all(), sweep))))
+    return max(smallest, min(full_size, able_count(agents, sweep)))
 
 
 def _takes_any(sweep: Sweep, trial: Trial, held: HeldSnapshots) -> bool:

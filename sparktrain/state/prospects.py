@@ -1,7 +1,7 @@
 """Which agents a run can count on, and when it ends because it lacks them, or because its trials fail. Pure."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.ending import Ending, Stop
@@ -14,12 +14,23 @@ AGENTS_TIMEOUT_S = 10.0
 
 def able(agents: Iterable[AgentState], sweep: Sweep) -> list[AgentState]:
     """Agents that may get members of the run, now or later."""
+    if _takes_all(sweep):
+        return list(agents)
     hopeless = _hopeless_hosts(sweep)
     drains = sweep.drains
-    if not hopeless and sweep.health.all_well and not drains.active:
-        return list(agents)
     well = (agent for agent in agents if agent.host not in hopeless and not sweep.health.excluded(agent))
     return [agent for agent in well if not drains.covers(agent)]
+
+
+def able_count(agents: Agents, sweep: Sweep) -> int:
+    """How many agents are `able`."""
+    # Each run asks at each tick: twenty runs that each looked at 10,000 agents took more time than there is.
+    return len(agents) if _takes_all(sweep) else len(able(agents.all(), sweep))
+
+
+def _takes_all(sweep: Sweep) -> bool:
+    """No agent is excluded, backs off or is drained, and each host can load the training function."""
+    return sweep.health.all_well and not sweep.drains.active and not _hopeless_hosts(sweep)
 
 
 def accepts(agent: AgentState, sweep: Sweep) -> bool:
@@ -35,20 +46,26 @@ def has_member_of(agent: AgentState, sweep: Sweep) -> bool:
     return agent.member is not None and agent.member.run == sweep.run
 
 
-def useful(agents: Iterable[AgentState], sweep: Sweep) -> int:
+def useful(agents: Agents, sweep: Sweep) -> int:
     """How many agents are `able`, or drained and have a member: what is left to finish there is no shortage."""
-    agents = list(agents)
     drains = sweep.drains
     busy = 0
     if drains.active:
-        busy = sum(has_member_of(agent, sweep) and drains.covers(agent) for agent in agents)
-    return len(able(agents, sweep)) + busy
+        busy = sum(has_member_of(agent, sweep) and drains.covers(agent) for agent in agents.all())
+    return able_count(agents, sweep) + busy
 
 
 def idle(agents: Agents, sweep: Sweep, at: float) -> list[AgentState]:
     """Agents that may get a member now, longest idle first: none on a host that others cannot reach."""
     idle_agents = able(agents.idle_for(sweep.run, len(agents)), sweep)
     return [agent for agent in idle_agents if not (sweep.health.backs_off(agent, at) or agents.is_doubted(agent.id))]
+
+
+def idle_count(agents: Agents, sweep: Sweep, at: float) -> int:
+    """How many agents are `idle`."""
+    if _takes_all(sweep) and not agents.has_doubted:
+        return agents.idle_count(sweep.run)
+    return len(idle(agents, sweep, at))
 
 
 def room(sweep: Sweep, agents: Agents) -> float:
@@ -59,7 +76,7 @@ def room(sweep: Sweep, agents: Agents) -> float:
 
 def case_demand(sweep: Sweep, agents: Agents, at: float) -> int:
     """Cases to ask the sampler for: as many as can start now, and some that the next free agents find waiting."""
-    start = int(min(len(idle(agents, sweep, at)), room(sweep, agents))) // sweep.limits.size
+    start = int(min(idle_count(agents, sweep, at), room(sweep, agents))) // sweep.limits.size
     return -(-start // sweep.cases.size) + sweep.limits.lookahead if start or sweep.gangs else 0
 
 
@@ -78,31 +95,34 @@ def _hopeless_hosts(sweep: Sweep) -> Collection[str]:
     return sweep.health.unloadable if not sweep.ever_entered else ()
 
 
-def elsewhere(alive: Sequence[AgentState], sweep: Sweep, at: float) -> bool:
+def elsewhere(agents: Agents, sweep: Sweep, at: float) -> bool:
     """A member that failed before it entered may enter on hosts without such a failure, or on hosts that join later."""
     health = sweep.health
     limits = sweep.limits
-    healthy_agents = [agent for agent in able(alive, sweep) if not health.failed_on(agent.host)]
+    healthy_agents = [agent for agent in able(agents.all(), sweep) if not health.failed_on(agent.host)]
     since = at if health.first_failed_at is None else health.first_failed_at
-    awaited = len(alive) < limits.agents and at < since + AGENTS_TIMEOUT_S
+    awaited = len(agents) < limits.agents and at < since + AGENTS_TIMEOUT_S
     return awaited or len(healthy_agents) >= limits.least
 
 
-def hopeless(alive: Sequence[AgentState], sweep: Sweep, at: float) -> Stop | None:
+def hopeless(agents: Agents, sweep: Sweep, at: float) -> Stop | None:
     """Why the run must end: agents are missing for too long, are all excluded, or none can load the function."""
     health = sweep.health
     limits = sweep.limits
     start_timeout_s = sweep.spec.start_timeout_s
-    fit = len(able(alive, sweep))
+    fit = able_count(agents, sweep)
     late = sweep.shortage.of_least_since is not None and at >= sweep.shortage.of_least_since + start_timeout_s
-    if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(alive, sweep, at)):
+    if health.unloadable and not (sweep.gangs or sweep.ever_entered or elsewhere(agents, sweep, at)):
         return Stop(next(iter(health.unloadable.values())).summary, Ending.UNLOADABLE)
-    if fit < limits.least and (note := health.exclusions(alive)):
-        return Stop(note, Ending.UNAVAILABLE) if late or len(alive) >= limits.agents else None
-    drained = sum(sweep.drains.covers(agent) for agent in alive) if sweep.drains.active else 0
+    if fit < limits.least and (note := health.exclusions(agents.all())):
+        return Stop(note, Ending.UNAVAILABLE) if late or len(agents) >= limits.agents else None
+    if not late:
+        return None
+    drained = sum(sweep.drains.covers(agent) for agent in agents.all()) if sweep.drains.active else 0
     also = f"; {drained} more {'is' if drained == 1 else 'are'} drained" if drained else ""
-    reason = f"{len(alive) - drained} of {limits.least} agents that a trial needs within {start_timeout_s:g} s{also}"
-    return Stop(reason, Ending.NO_AGENTS) if late else None
+    alive = len(agents) - drained
+    reason = f"{alive} of {limits.least} agents that a trial needs within {start_timeout_s:g} s{also}"
+    return Stop(reason, Ending.NO_AGENTS)
 
 
 def failing(sweep: Sweep, trial: Trial) -> str:

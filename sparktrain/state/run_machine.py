@@ -363,7 +363,7 @@ class RunMachine:
         # Until some member has entered the function, its failure may be the function's or the host's; another host
         # would show which. The look costs a list of all agents.
         doubtful = not self.sweep.ever_entered and gang.fault.first is not None
-        trial = self.sweep.conclude(gang, elsewhere=doubtful and elsewhere(self._agents.all(), self.sweep, at))
+        trial = self.sweep.conclude(gang, elsewhere=doubtful and elsewhere(self._agents, self.sweep, at))
         if trial is None:
             return deleted
         cause = trial.failure
@@ -588,7 +588,6 @@ class RunMachine:
         spent = self.sweep.goals.spent(self.sweep.gangs.values(), at) if self.sweep.stop is None else None
         if spent is not None:
             return self.stop(*spent, at + TIMEOUT_GRACE_S)
-        agents = self._agents.all()
-        self.sweep.shortage.count(useful(agents, self.sweep), at)
-        end = hopeless(agents, self.sweep, at)
+        self.sweep.shortage.count(useful(self._agents, self.sweep), at)
+        end = hopeless(self._agents, self.sweep, at)
         return self.stop(*end, at) if end is not None else []

@@ -20,6 +20,7 @@ from sparktrain.state.records import RunEnded, TrialConcluded
 from sparktrain.state.recovery import DRIVER_LOST
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of
 from tests.support import drill
+from tests.support.local_driver import SEVERAL
 from tests.support.mortal import NAME, Mortal, generations
 from tests.support.processes import Sighted
 
@@ -27,6 +28,11 @@ ON_SPARK_DEATHS = pytest.mark.all(
     case="a sweep on Spark that loses three drivers",
     covered_by="a sweep without Spark that loses two drivers; `faults/test_orphans`: a sweep on Spark "
     "that loses its JVM raises AgentsLostError and leaves no process",
+)
+
+ALSO_SEVERAL = pytest.mark.all(
+    case="two runs on one session that lose their driver",
+    covered_by="two runs on one pool that lose their driver",
 )
 
 pytestmark = pytest.mark.timeout(300)
@@ -61,10 +67,10 @@ def start(tmp_path: Path) -> Iterator[Start]:
         each.close()
 
 
-def results(driver: Mortal) -> Counter[int]:
-    """The number of durable results of each trial."""
+def results(driver: Mortal, name: str = NAME) -> Counter[int]:
+    """The number of durable results of each trial of a run."""
     return Counter(
-        each.trial for each in driver.journal().records if isinstance(each, TrialConcluded) and each.status.observed
+        each.trial for each in driver.journal(name).records if isinstance(each, TrialConcluded) and each.status.observed
     )
 
 
@@ -101,6 +107,38 @@ def test_a_sweep_survives_the_death_of_its_drivers(
         assert after[x][-1] == generation
         assert len(after[x]) == len(set(after[x]))
         assert generation in generations(tmp_path, "end")[x]
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ("several", "several"),
+        ("several", "several_in_turn"),
+        pytest.param("several_on_a_session", "several_on_a_session", marks=ALSO_SEVERAL),
+    ],
+)
+def test_two_runs_on_one_pool_survive_the_death_of_their_driver(
+    tmp_path: Path, start: Start, first: str, then: str
+) -> None:
+    driver = start(first)
+    driver.wait(lambda: all(results(driver, name) for name in SEVERAL), "a result of each run")
+    everything = driver.strike("python")
+    assert driver.wait_end() != 0
+    everything.wait_gone(GONE_S)
+    finished = {name: results(driver, name) for name in SEVERAL}
+    started = generations(tmp_path, "start")
+    last = start(then)
+    trials = last.result()
+    for name, values in SEVERAL.items():
+        assert [each[:3] for each in trials[name]] == [[x, "succeeded", {"y": float(x * x)}] for x in values]
+        assert results(last, name) == Counter(range(len(values))) >= finished[name], "one result of each trial"
+    after = generations(tmp_path, "start")
+    repeated = [
+        values[trial] for name, values in SEVERAL.items() for trial in finished[name]
+        if after[values[trial]] != started[values[trial]]
+    ]  # fmt: skip
+    assert not repeated, "a finished trial was repeated"
+    assert all(len(each) == len(set(each)) for each in after.values()), "two members of one generation"
 
 
 @pytest.mark.all(

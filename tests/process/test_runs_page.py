@@ -5,22 +5,27 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from rich.console import Console
+from rich.table import Table
 
 import sparktrain as st
+from sparktrain.clock import SystemClock
+from sparktrain.display.runs_table import RunsTable
 from sparktrain.page.live_page import LivePage
 from sparktrain.report import reading
 from sparktrain.report.html import report_html
 from sparktrain.report.reading import read_runs
 from sparktrain.report.writing import write_report
 from sparktrain.rundir.report_parts import step_row
-from sparktrain.runs.listing.run_folder import RunFolder
-from sparktrain.runs.listing.run_list import read_row
+from sparktrain.runs.listing.run_folder import RunFolder, runs_of
+from sparktrain.runs.listing.run_list import list_runs, read_row
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Origin, RefitTrial, WarmPlan
 from sparktrain.runs.results_json import to_bytes
@@ -160,6 +165,55 @@ def check_row(folder: Path) -> None:
     assert short.row == read_row(place, HandClock(), whole=True).row
     assert (short.row.state, short.row.value, short.row.total, short.row.done) == ("succeeded", 0.999, 2, 2)
     assert short.row.owner.user
+
+
+ALSO_IN_LS = ("state", "failed", "duration", "slots", "restarts")
+"""Columns that `sparktrain ls` and the page have."""
+CELLS = """() => {
+    const words = (node) => node.textContent.replace(/ [↓↑]$/, "").trim();
+    const names = [...document.querySelectorAll("[role=columnheader]")].map(words);
+    const cells = (row) => Object.fromEntries([...row.children].map((cell, place) => [names[place], words(cell)]));
+    return Object.fromEntries([...document.querySelectorAll("[data-run]")].map((row) => [row.dataset.run, cells(row)]));
+}"""
+
+
+def listed(folder: Path) -> dict[str, dict[str, str]]:
+    """The cells of `sparktrain ls`, by run and column."""
+    clock = SystemClock()
+    runs = list_runs(runs_of(str(folder), clock).places, clock)
+    console = Console(width=200, file=StringIO())
+    table = next(iter(RunsTable(runs, clock.wall()).__rich_console__(console, console.options)))
+    assert isinstance(table, Table)
+    columns = {str(column.header): [str(cell) for cell in column.cells] for column in table.columns}
+    return {name: {head: cells[place] for head, cells in columns.items()} for place, name in enumerate(columns["run"])}
+
+
+def test_ls_and_the_page_agree(browser: Browser, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    scripted(runs, "sweep", 6)
+    scripted(runs, "gang", 1, workers=4)
+    typical(runs, "gone")
+    long_run = ScriptedRun(runs, "long", total=1).begin()
+    long_run.add({"lr": 0.1})
+    long_run.form(0)
+    long_run.at += 216_000
+    long_run.succeed(0, accuracy=0.5)
+    long_run.end()
+    with LivePage.start(str(runs)) as served:
+        seen = Watched(browser, served.url, viewport={"width": 1600, "height": 900})
+        for name in ("sweep", "gang", "long"):
+            seen.row(name, "succeeded").wait_for()
+        seen.row("gone", "driver gone").wait_for()
+        shown = seen.page.evaluate(CELLS)
+        seen.page.close()
+    in_ls = listed(runs)
+    assert {name: {head: cells[head] for head in ALSO_IN_LS} for name, cells in in_ls.items()} == {
+        name: {head: cells[head] for head in ALSO_IN_LS} for name, cells in shown.items()
+    }
+    assert in_ls["gang"]["slots"] == "4"
+    assert in_ls["gone"]["restarts"] == in_ls["gone"]["failed"] == "1"
+    assert in_ls["long"]["duration"] == "2.5 days"
+    assert not seen.wrong
 
 
 def test_the_runs_of_a_directory_live(browser: Browser, folder: Path, tmp_path: Path) -> None:

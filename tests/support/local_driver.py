@@ -5,6 +5,9 @@
 
 import os
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,39 @@ def sweep(folder: Path) -> Any:
         progress=False, preload=[],
     )  # fmt: skip
     return trials_of(result)
+
+
+SEVERAL = {NAME: range(8), "other": range(100, 108)}
+"""Runs of `several`, and the trials of each."""
+
+
+def several(folder: Path) -> Any:
+    """Two sweeps at the same time, on one pool."""
+    with st.pool(st.local(slots=2), preload=[]) as pool:
+        return _at_once(lambda name: _sweep_of(pool.sweep, name, folder))
+
+
+def several_on_a_session(folder: Path) -> Any:
+    """Two sweeps at the same time, on one session."""
+    machine = st.local(slots=2)
+    return _at_once(lambda name: _sweep_of(partial(st.sweep, spark=machine), name, folder))
+
+
+def several_in_turn(folder: Path) -> Any:
+    """The same sweeps, one after the other on one pool."""
+    with st.pool(st.local(slots=2), preload=[]) as pool:
+        return {name: _sweep_of(pool.sweep, name, folder) for name in SEVERAL}
+
+
+def _sweep_of(sweep_on: Callable[..., Any], name: str, folder: Path) -> Any:
+    space = {"x": list(SEVERAL[name]), "folder": [str(folder)]}
+    options: dict[str, Any] = {"metric": "y", "mode": "max", "dir": str(folder / "runs"), "progress": False}
+    return trials_of(sweep_on(marked, space, name=name, **options))
+
+
+def _at_once(call_of: Callable[[str], Any]) -> dict[str, Any]:
+    with ThreadPoolExecutor(len(SEVERAL)) as threads:
+        return dict(zip(SEVERAL, threads.map(call_of, SEVERAL), strict=True))
 
 
 def resume(folder: Path) -> Any:

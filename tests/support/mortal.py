@@ -127,9 +127,9 @@ class Mortal:
         """How many batches the journal of its run has."""
         return len(list((self.folder / "runs" / NAME / "journal").glob("batch-*")))
 
-    def journal(self) -> JournalContents:
-        """The journal of its run."""
-        return reader.read(LocalStore(self.folder / "runs"), RunLayout(NAME).journal)
+    def journal(self, name: str = NAME) -> JournalContents:
+        """The journal of one of its runs."""
+        return reader.read(LocalStore(self.folder / "runs"), RunLayout(name).journal)
 
     def wait(self, condition: Any, what: str) -> None:
         """Wait until `condition` holds; AssertionError, with what it printed, when it ends before."""

@@ -150,7 +150,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberFeed(member=MEMBER, news=FeedPhase("train", 1, "flowing")),
     MemberStored(member=MEMBER),
     AgentLeaves(notice="SIGTERM", within_s=30.0),
-    NoticeUnreadable(looks=10, problem="/run/leaving: Permission denied"),
+    NoticeUnreadable(address="/run/leaving", looks=10, problem="/run/leaving: Permission denied"),
     Leave(reason="the pool is closed"),
 )
 """Every message of an agent, in an order that is allowed."""

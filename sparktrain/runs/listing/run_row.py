@@ -66,6 +66,10 @@ class RunClock(Struct, frozen=True, omit_defaults=True, kw_only=True):
     since: float | None = None
     """When the driver that runs started; None without one."""
 
+    def seconds_at(self, now: float) -> float:
+        """How long drivers have run it until `now`, with the one that runs."""
+        return self.seconds + (0.0 if self.since is None else max(0.0, now - self.since))
+
 
 class SlotUse(Struct, frozen=True, omit_defaults=True):
     """What a run takes of a cluster."""

@@ -328,8 +328,8 @@ class Allocator:
                 movable = self._shared_with_newest(contender, shortfall)
             elif contender.surplus and shortfall:
                 # The newest: the longest idle ones are the next that it would use.
-                free = reversed(self._agents.free(contender.run))
-                movable = list(islice(free, min(contender.surplus, shortfall)))
+                newest_free = self._agents.newest_free(contender.run)
+                movable = list(islice(newest_free, min(contender.surplus, shortfall)))
             contested.add(movable)
             contender.free -= len(movable)
         for agent in free_agents:

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from threading import Lock
 
+from sparktrain.store.hadoop.token_storage import merged
+
 VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 """The variable with the path of the file: clients know no other way. YARN sets it from the start."""
 
@@ -47,14 +49,19 @@ class TokenFile:
         self._path = folder / _NAME
         self._before: str | None = None
         self._in_use = False
+        self._contents: dict[str, bytes] = {}
 
-    def keep(self, content: bytes) -> None:
-        """Make clients use the tokens in `content`, a Hadoop token file, from their next call on, and no others.
+    def keep(self, content: bytes, owner: str = "") -> None:
+        """Make clients use the tokens in `content`, a Hadoop token file, from their next call on.
+
+        They replace those that this `owner` has passed before, and are used beside those of other owners.
 
         Only this user can read the file. Blocks on the local disk. Raises OSError, and changes nothing then.
         """
         with _changes.lock:
-            _write(self._path, content)
+            contents = {name: self._contents[name] for name in self._contents if name != owner} | {owner: content}
+            _write(self._path, merged(contents.values()) if len(contents) > 1 else content)
+            self._contents = contents
             if not self._in_use:
                 self._before = os.environ.get(VARIABLE)
                 self._in_use = True
@@ -68,6 +75,7 @@ class TokenFile:
             if not self._in_use:
                 return
             self._in_use = False
+            self._contents.clear()
             self._path.unlink(missing_ok=True)
             if os.environ.get(VARIABLE) == os.fspath(self._path):
                 del os.environ[VARIABLE]

@@ -305,3 +305,10 @@ def test_progress_of_thousands_of_trials_is_made_less_often() -> None:
     assert pace.is_due(6.2)
     pace.record(6.2, 3.0)
     assert pace.is_due(6.2 + LONGEST_PAUSE_S)
+
+
+def test_runs_share_the_time_for_progress() -> None:
+    pace = ProgressPace()
+    pace.record(5.0, 0.002, runs=20)
+    assert not pace.is_due(6.9), "each of 20 runs that take 2 ms: one of them each 0.1 s"
+    assert pace.is_due(7.0)

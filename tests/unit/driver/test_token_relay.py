@@ -9,15 +9,21 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.prepare import checked_call
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.messages import Tokens
 from sparktrain.protocol.transport import Link
 from sparktrain.store.hadoop.hdfs import HdfsStore
+from sparktrain.store.hadoop.token_storage import merged
 from tests.support.run_stages import in_store
 from tests.unit.driver.drivers import Driver, World, prepared
 from tests.unit.driver.drivers import play as played
+
+RUN = RunId("run")
+ONE_CLUSTER = b"HDTS\x00\x01\x01a\x01i\x01p\x01k\x01s\x00"
+"""A token file with one token, by the name `a`."""
+OTHER_CLUSTER = b"HDTS\x00\x01\x01b\x01i\x01p\x01k\x01s\x00"
 
 
 async def joined(transport: MemoryTransport, name: str) -> Link:
@@ -37,15 +43,29 @@ async def play() -> list[m.Message]:
     await server.open(lambda event: None, lambda agent, member, problem: None, refuse)
     early = await joined(transport, "early")
     for content in (b"first", b"second"):
-        server.hand_out(Tokens(content))
+        server.hand_out(RUN, Tokens(content))
     late = await joined(transport, "late")
     seen = [await early.receive(), await early.receive(), await late.receive()]
+    # Another run has its store on another cluster.
+    server.hand_out(RUN, Tokens(ONE_CLUSTER))
+    server.hand_out(RunId("other"), Tokens(OTHER_CLUSTER))
+    seen += [await early.receive(), await early.receive()]
+    server.forget_tokens(RUN)
+    latest = await joined(transport, "latest")
+    seen.append(await latest.receive())
     await server.close()
     return seen
 
 
-def test_all_agents_get_them_and_later_ones_the_newest() -> None:
-    assert asyncio.run(asyncio.wait_for(play(), 10.0)) == [Tokens(b"first"), Tokens(b"second"), Tokens(b"second")]
+def test_all_agents_get_them_and_later_ones_the_newest_of_each_run() -> None:
+    assert asyncio.run(asyncio.wait_for(play(), 10.0)) == [
+        Tokens(b"first"),
+        Tokens(b"second"),
+        Tokens(b"second"),
+        Tokens(ONE_CLUSTER),
+        Tokens(merged([ONE_CLUSTER, OTHER_CLUSTER])),
+        Tokens(OTHER_CLUSTER),
+    ]
 
 
 class Renewed:
@@ -72,7 +92,7 @@ def test_a_run_hands_them_out_before_it_begins_and_whenever_there_are_others(
 ) -> None:
     order: list[str] = []
     hand_out, start = Server.hand_out, World.start
-    monkeypatch.setattr(Server, "hand_out", lambda self, tokens: (order.append("tokens"), hand_out(self, tokens)))
+    monkeypatch.setattr(Server, "hand_out", lambda self, *tokens: (order.append("tokens"), hand_out(self, *tokens)))
     monkeypatch.setattr(World, "start", lambda self, member: (order.append("start"), start(self, member)))
     keeper: Any = Renewed()
     driver = Driver(World(), prepared(5), lambda name, effect: effect(), tokens=keeper)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sparktrain.config.option_rules import LEAST_WEIGHT, MOST_WEIGHT
 from sparktrain.ids import RunId, TrialId
 from sparktrain.state import events as on
 from sparktrain.state.allocation.reservation import FIRST_HOLD_S
@@ -224,3 +225,35 @@ def test_a_run_is_stopped_by_itself(world: SharedWorld) -> None:
     world.end_stopped()
     assert set(world.ended) == {first}
     assert len(world.of(second)) == 2
+
+
+@pytest.mark.parametrize("over", ["endless", "gang"])
+def test_a_run_that_ends_while_a_gang_waits_frees_what_is_kept(world: SharedWorld, over: str) -> None:
+    agents = world.join(*"abc")
+    endless = world.begin("endless", most=1)
+    small = world.begin("small")
+    world.start_all()
+    gang = world.begin("gang", size=3)
+    [held] = world.of(endless)
+    world.tick(5.0)
+    for agent in agents:
+        if agent != held:
+            world.succeed(agent)
+    assert not world.of(small), "what became free is kept for the gang"
+    world.stop(RunId(over))
+    world.end_stopped()
+    if over == "gang":
+        assert len(world.of(small)) == 2, "nothing is kept for a run that is over"
+    else:
+        assert len(world.of(gang)) == 3, "the run that is over has given its agent"
+
+
+def test_the_least_and_the_most_weight_share(world: SharedWorld) -> None:
+    world.join(*[f"a{number}" for number in range(4)])
+    light = world.begin("light", weight=LEAST_WEIGHT)
+    heavy = world.begin("heavy", weight=MOST_WEIGHT)
+    churn(world, 2.0)
+    late = world.begin("late", weight=MOST_WEIGHT)
+    used = churn(world, 30.0)
+    assert used[light] <= 1.0
+    assert used[heavy] / used[late] == pytest.approx(1.0, rel=0.1)

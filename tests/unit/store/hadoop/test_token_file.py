@@ -80,3 +80,16 @@ def test_a_file_that_cannot_be_written_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
         TokenFile(tmp_path / "gone").keep(b"1")
     assert (changes(), VARIABLE in os.environ) == (before, False)
+
+
+def test_runs_on_two_clusters_have_the_tokens_of_both(tmp_path: Path) -> None:
+    tokens = TokenFile(tmp_path)
+    one, other, renewed = (b"HDTS\x00\x01\x01" + name + b"\x01i\x01p\x01k\x01s\x00" for name in (b"a", b"b", b"a"))
+    tokens.keep(one, "a")
+    tokens.keep(other, "b")
+    tokens.keep(renewed.replace(b"\x01p", b"\x01q"), "a")
+    content = Path(os.environ[VARIABLE]).read_bytes()
+    assert content.startswith(b"HDTS\x00\x02")
+    assert b"\x01b\x01i\x01p" in content
+    assert b"\x01a\x01i\x01q" in content, "the renewed one stands for the one before"
+    tokens.close()

@@ -1,0 +1,42 @@
+"""The page itself, answered while the process still loads what reads the runs.
+
+A browser needs some tenths of a second to fetch and to run the scripts of the page. What reads runs takes the process
+as long to import, so both happen at the same time: the page and its static files wait for nothing.
+"""
+
+import threading
+from collections.abc import Iterable
+
+from sparktrain.page.page_request import HTML, TEXT, PageRequest
+from sparktrain.report.html import STATIC, asset, served_page
+from sparktrain.webserve.token_guard import App, Environ, StartResponse
+
+LOAD_TIMEOUT_S = 60.0
+"""How long a request waits for the application."""
+
+
+class PageShell:
+    """Stands before the application of a page, which comes later. Called in a thread for each request."""
+
+    def __init__(self) -> None:
+        self._app: App | None = None
+        self._has_loaded = threading.Event()
+
+    def take(self, app: App) -> None:
+        """The application is there. Any thread."""
+        self._app = app
+        self._has_loaded.set()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        """See PEP 3333. Blocks until the application is there, unless it is not needed."""
+        if environ.get("REQUEST_METHOD") == "GET":
+            match environ.get("PATH_INFO", "/").lstrip("/").split("/"):
+                case [""]:
+                    return PageRequest(environ, start_response).answer(served_page(), HTML)
+                case ["static", name] if name in STATIC:
+                    return PageRequest(environ, start_response).answer(asset(name), STATIC[name])
+        self._has_loaded.wait(LOAD_TIMEOUT_S)
+        if self._app is None:
+            text = b"the page has not loaded yet: reload it\n"
+            return PageRequest(environ, start_response).answer(text, TEXT, "503 Service Unavailable")
+        return self._app(environ, start_response)
