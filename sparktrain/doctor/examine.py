@@ -15,7 +15,7 @@ from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
 from sparktrain.config.quantities import count as number
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.doctor import hadoop, observe
+from sparktrain.doctor import absent_client, hadoop, observe
 from sparktrain.doctor.rollcall import Shared, call_roll
 from sparktrain.doctor.slots import Roll, slots_findings
 from sparktrain.errors import SparktrainError, UserError
@@ -31,6 +31,8 @@ STORE_S = 12.0
 SIDE_S = 20.0
 """The time for the checks in parallel with store and slots, from the start."""
 FORGET_S = 3.0
+ABSENCE_S = 5.0
+"""The least time for the question what becomes of a run without its client."""
 WHOLE_S = 60.0
 """The time for all checks. The slots have what those before them leave, less `FORGET_S`."""
 AFTER_JOB_S = 7.0
@@ -134,7 +136,16 @@ class ClusterExaminer:
             self._examination.unseen.append("the executors: see the failures above")
             return
         job_s = left_s - AFTER_JOB_S
+        start = self._clock.now()
         self._settle("executors", start_check(lambda: self._slots(spark, facts, count, driver, job_s)), left_s)
+        if facts.connect:
+            # After the slots, which need all of them at the same time.
+            absence_s = max(ABSENCE_S, left_s - (self._clock.now() - start))
+            self._settle(
+                absent_client.CHECK,
+                start_check(lambda: absent_client.absence_findings(spark, facts, absence_s)),
+                absence_s,
+            )
 
     @property
     def _hdfs(self) -> bool:

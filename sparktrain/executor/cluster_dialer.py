@@ -91,6 +91,7 @@ class ClusterDialer(Dialer):
         self._mine = 0
         """The number of the newest coordinator that this agent has started."""
         self._absence: _Absence | None = None
+        self._has_noted = False
 
     async def attend(self, deadline_s: float) -> Link:
         """See base class. Raises Unreachable with `refused` once the run has ended."""
@@ -98,6 +99,7 @@ class ClusterDialer(Dialer):
         problem = "no agent has started one yet"
         while True:
             try:
+                await aside(self._note_operation)
                 lookout = await aside(self._look)
             except OSError as error:
                 problem = f"the run directory cannot be read: {error}"
@@ -185,6 +187,12 @@ class ClusterDialer(Dialer):
         if lookout.address is None:
             return "none listens yet" if lookout.claims else "no agent has started one yet"
         return f"{lookout.address.hosts[0]}:{lookout.address.port} does not answer"
+
+    def _note_operation(self) -> None:
+        """Let the coordinator know what it has to keep alive: only a task knows the operation that runs it."""
+        if self._place.operation is not None and not self._has_noted:
+            self._opened.note_operation(self._place.operation)
+            self._has_noted = True
 
     def _look(self) -> CoordinatorLookout:
         return self._opened.look()

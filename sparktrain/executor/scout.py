@@ -5,9 +5,11 @@ from contextlib import closing, suppress
 
 import msgspec
 
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.errors import SparktrainError
-from sparktrain.executor.spark_task import reported_versions
+from sparktrain.executor.spark_task import reported_versions, running_operation
 from sparktrain.executor.zygote_process import scratch_root
+from sparktrain.protocol.connect_calls import ConnectCaller
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held
@@ -28,6 +30,9 @@ def scout(ticket: ScoutTicket) -> str:
     if ticket.marker:
         problem, sees_marker = _try_store(ticket)
         report = msgspec.structs.replace(report, problem=problem, sees_marker=sees_marker)
+    if ticket.server is not None:
+        server, server_problem = _try_server(ticket.server)
+        report = msgspec.structs.replace(report, server=server, server_problem=server_problem)
     return msgspec.json.encode(report).decode()
 
 
@@ -45,6 +50,24 @@ def _try_store(ticket: ScoutTicket) -> tuple[str, bool]:
         except (SparktrainError, OSError, ImportError) as error:
             return str(error) or type(error).__name__, False
     return "", sees_marker
+
+
+def _try_server(server: ConnectServer) -> tuple[str, str]:
+    """At which address this executor reaches the server that runs its task, and why at none."""
+    operation = running_operation()
+    if operation is None:
+        return "", "the task does not know its operation"
+    problems = []
+    for target in server.targets:
+        caller = ConnectCaller(msgspec.structs.replace(server, targets=(target,)))
+        try:
+            problem = caller.check(operation)
+        finally:
+            caller.close()
+        if not problem:
+            return target, ""
+        problems.append(f"{target}: {problem}")
+    return "", "; ".join(problems) or "this client does not know its address"
 
 
 def _reaches(host: str, port: int) -> bool:

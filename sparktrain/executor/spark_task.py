@@ -8,12 +8,16 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from sparktrain import process_tree
+from sparktrain.config.connect_server import ConnectOperation, operation_in
 from sparktrain.config.environment import KERAS_BACKEND, keras_backend
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import Device, devices
 from sparktrain.executor.own_address import executor_hosts
 from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
+
+_TAGS = "spark.job.tags"
+"""The property of a task with the tags of its job."""
 
 
 class Placement(Struct, frozen=True):
@@ -36,6 +40,8 @@ class Placement(Struct, frozen=True):
     task: SparkTask | None = None
     jvm: int | None = None
     """The process of Spark's executor, which starts `executor`; None outside of a task."""
+    operation: ConnectOperation | None = None
+    """The operation of a Connect server that runs the task; None where a classic session does."""
 
 
 def placement(slot: int, ticket: AgentTicket) -> Placement:
@@ -62,7 +68,16 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
         address=address,
         task=spark_task,
         jvm=jvm,
+        operation=running_operation(),
     )
+
+
+def running_operation() -> ConnectOperation | None:
+    """The operation of a Connect server that runs the calling task; None outside of one."""
+    from pyspark import TaskContext  # as above
+
+    task = TaskContext.get()
+    return None if task is None else operation_in(task.getLocalProperty(_TAGS))
 
 
 def reported_versions() -> dict[str, str]:

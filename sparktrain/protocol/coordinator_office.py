@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.protocol.credentials import CertificateBundle
 
@@ -18,6 +19,8 @@ class CoordinatorSecrets(Struct, frozen=True, kw_only=True):
     """Environment variables of trials."""
     callbacks: bytes = b""
     """The callbacks of the call, pickled."""
+    connect: ConnectServer | None = None
+    """The Connect server that runs the agents, at the address at which executors reach it; None where there is none."""
 
     def __repr__(self) -> str:
         return "CoordinatorSecrets(...)"

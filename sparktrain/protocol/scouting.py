@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.config.store_address import StoreAddress
 
 
@@ -18,6 +19,8 @@ class ScoutTicket:
     """Where the client listens, for the question whether executors reach it; empty: they do not try."""
     port: int = 0
     tokens: bytes = field(default=b"", repr=False)
+    server: ConnectServer | None = field(default=None, repr=False)
+    """The Connect server that runs this task, for the question whether executors reach it; None: they do not try."""
 
 
 class ScoutReport(Struct, frozen=True):
@@ -30,3 +33,7 @@ class ScoutReport(Struct, frozen=True):
     """Why it cannot use the store."""
     sees_marker: bool = False
     reaches_client: bool = False
+    server: str = ""
+    """The address at which it reaches the Connect server."""
+    server_problem: str = ""
+    """Why it reaches it at none."""

@@ -13,12 +13,14 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from sparktrain.config.connect_server import ConnectOperation
 from sparktrain.rundir.layout import CoordinatorLayout
 from sparktrain.store.base import Store
 
 T = TypeVar("T")
 
 _NUMBERED = re.compile(r"(claim|address)-(\d{4,})\.json")
+_CLIENT = re.compile(r"client-(\d{8,})")
 
 
 class CoordinatorClaim(Struct, frozen=True):
@@ -69,6 +71,15 @@ class CoordinatorLookout(Struct, frozen=True):
     end: CallEnd | None = None
 
 
+class ClientTrace(Struct, frozen=True):
+    """What the client of a call leaves there for the process that stands in for it."""
+
+    heartbeats: int = 0
+    """The number of its newest heartbeat; 0 before the first."""
+    operations: frozenset[ConnectOperation] = frozenset()
+    """The operations of a Connect server that run, or ran, the agents of the call."""
+
+
 class CoordinatorFolder:
     """The folder of one call. Each method blocks on the store, and raises OSError when it fails; any thread."""
 
@@ -101,6 +112,23 @@ class CoordinatorFolder:
         self._store.put_if_absent(self._layout.heartbeat(number, count), msgspec.json.encode(heartbeat))
         if count > 1:
             self._store.delete(self._layout.heartbeat(number, count - 1))
+
+    def note_operation(self, operation: ConnectOperation) -> None:
+        """Let coordinators know which operation of a Connect server runs an agent of the call."""
+        self._store.put_if_absent(self._layout.operation(operation.operation), msgspec.json.encode(operation))
+
+    def client_heartbeat(self, count: int) -> None:
+        """Show that the client lives, for the `count`th time: the heartbeat before is deleted."""
+        self._store.put_if_absent(self._layout.client_heartbeat(count), b"")
+        if count > 1:
+            self._store.delete(self._layout.client_heartbeat(count - 1))
+
+    def client_trace(self) -> ClientTrace:
+        """What the client has left so far."""
+        paths = [(path, path.rpartition("/")[2]) for path in self._store.list(self._layout.path)]
+        counts = [int(match[1]) for _, name in paths if (match := _CLIENT.fullmatch(name))]
+        operations = [self._read(path, ConnectOperation) for path, name in paths if name.startswith("operation-")]
+        return ClientTrace(max(counts, default=0), frozenset(filter(None, operations)))
 
     def finish(self, end: CallEnd) -> None:
         """The call is over; the first end counts."""

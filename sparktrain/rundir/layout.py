@@ -191,6 +191,14 @@ class CoordinatorLayout(Struct, frozen=True):
         """A heartbeat of the coordinator of this number."""
         return f"{self.path}/heartbeat-{number:04d}-{count:08d}.json"
 
+    def operation(self, operation: str) -> str:
+        """An operation of a Connect server that runs agents of the call."""
+        return f"{self.path}/operation-{operation}.json"
+
+    def client_heartbeat(self, count: int) -> str:
+        """A heartbeat of the client."""
+        return f"{self.path}/client-{count:08d}"
+
 
 class BlockName(NamedTuple):
     """The name of a part of the reports."""

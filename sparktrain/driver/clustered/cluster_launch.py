@@ -14,8 +14,11 @@ from dataclasses import dataclass
 import msgspec
 
 from sparktrain.clock import SystemClock
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import OwnAgents
+from sparktrain.driver.clustered.absent_client import lifetime_line, reached_server
+from sparktrain.driver.clustered.client_heartbeats import send_heartbeats
 from sparktrain.driver.clustered.client_services import client_services
 from sparktrain.driver.clustered.cluster_call import ClusterCall, write_call
 from sparktrain.driver.clustered.cluster_job import ClusterJob
@@ -38,6 +41,7 @@ from sparktrain.runs.additions.stop_requests import ask_stop
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.threads import spawn
 from sparktrain.usercode.serialize import pickled
 
 VALID_DAYS = 365.0
@@ -79,6 +83,8 @@ class StoredClusterCall:
     call: ClusterCall
     tokens: bytes
     """The token file of Hadoop that the client has; empty where the store needs none."""
+    connect: ConnectServer | None = None
+    """The Connect server that runs the agents, where executors reach it."""
 
 
 def start_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why: str) -> StartedRun | SweepResult:
@@ -86,14 +92,24 @@ def start_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why
 
     Blocks until its agents are submitted. Raises as `sparktrain.sweep`, before the run has a directory where it can.
     """
-    cluster_call = store_for_cluster(call, agents, display, f"the coordinator runs in the cluster: {why}")
+    engine = agents.engine
+    # The application of a classic session is that of this process, and has the agents.
+    end = (
+        ""
+        if engine.is_remote
+        else f"; Spark ends the run with this process, which has the application on {engine.name}"
+    )
+    cluster_call = store_for_cluster(call, agents, display, f"the coordinator runs in the cluster: {why}{end}")
     if isinstance(cluster_call, SweepResult):
         return cluster_call
-    ticket = _ticket(cluster_call.run, cluster_call.name, cluster_call.tokens)
+    ticket = _ticket(cluster_call)
     job = ClusterJob(agents.engine, ticket, cluster_call.call.agents, cluster_call.call.without_gpus)
     job.start()
     definition = cluster_call.run.definition
     folder = CoordinatorFolder(definition.store, definition.layout.coordinator(cluster_call.name))
+    if cluster_call.connect is not None:
+        pause_s = cluster_call.connect.limits.heartbeat_s
+        spawn(lambda: send_heartbeats(folder, job.join, pause_s), "sparktrain-client")
     return StartedRun(cluster_call.run, folder, job, cluster_call.call.agents)
 
 
@@ -112,11 +128,13 @@ def store_for_cluster(
         return sweep_result
     keeper = admitted.run.tokens
     tokens = b"" if keeper is None or keeper.tokens is None else keeper.tokens.content
-    report = scout(call, engine, tokens)
+    server = engine.connect_server()
+    report = scout(call, engine, tokens, server)
     run = with_known_backend(admitted.run, lambda: report.versions, inherits=engine.inherits)
     named = take_name(run)
     definition = named.definition
-    for first_line in (*opening(named), f"{definition.spec.name}: {line}"):
+    lines = [line] if server is None else [line, lifetime_line(server, report)]
+    for first_line in (*opening(named), *(f"{definition.spec.name}: {note}" for note in lines)):
         display.print_line(first_line)
     data = call.cache
     if definition.documents:
@@ -132,7 +150,7 @@ def store_for_cluster(
     name = uuid.uuid4().hex[:12]
     stored_call = ClusterCall.of(named.call, admitted.agents, admitted.without_gpus, data)
     write_call(definition.store, definition.layout, name, stored_call)
-    return StoredClusterCall(named, name, stored_call, tokens)
+    return StoredClusterCall(named, name, stored_call, tokens, reached_server(server, report))
 
 
 def launch_in_cluster(call: CheckedCall, agents: OwnAgents, display: Display, why: str) -> SweepResult:
@@ -182,7 +200,9 @@ def _leaving(started: StartedRun) -> Iterator[None]:
         started.job.finish(LEAVE_S)
 
 
-def _ticket(run: NamedRun, name: str, tokens: bytes) -> AgentTicket:
+def _ticket(cluster_call: StoredClusterCall) -> AgentTicket:
+    run = cluster_call.run
+    name = cluster_call.name
     certificates = issue(name, VALID_DAYS)
     call = run.call
     secrets = CoordinatorSecrets(
@@ -192,6 +212,7 @@ def _ticket(run: NamedRun, name: str, tokens: bytes) -> AgentTicket:
         expires=certificates.expires.timestamp(),
         env=call.env,
         callbacks=pickled_callbacks(call.observers.callbacks),
+        connect=cluster_call.connect,
     )
     home = CoordinatorHome(
         store=run.definition.store.address,
@@ -199,7 +220,7 @@ def _ticket(run: NamedRun, name: str, tokens: bytes) -> AgentTicket:
         call=name,
         fingerprint=server_fingerprint(certificates.server.certificate),
         secrets=msgspec.msgpack.encode(secrets),
-        tokens=tokens,
+        tokens=cluster_call.tokens,
     )
     return AgentTicket(name, (), 0, certificates.agent, JOIN_S, 0.0, home=home)
 

@@ -25,6 +25,7 @@ from sparktrain.clock import SystemClock, pause
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_sources import Admitted, OwnAgents
 from sparktrain.driver.clustered.cluster_call import ClusterCall, read_call
+from sparktrain.driver.clustered.operation_keeper import OperationKeeper
 from sparktrain.driver.engines.adopted_engine import AdoptedEngine
 from sparktrain.driver.launch import launch
 from sparktrain.driver.pool import AgentPool
@@ -132,6 +133,9 @@ class HostedCoordinator:
         if not self._heartbeats:
             self._heartbeats = True
             spawn(self._heartbeat, "sparktrain-heartbeats")
+            if (server := self._secrets.connect) is not None:
+                keeper = OperationKeeper(self._folder, server, succeeds=self._office.number > 1)
+                spawn(keeper.run, "sparktrain-keeper")
 
     def _heartbeat(self) -> None:
         """Show that this coordinator lives, as long as this process does: clients cannot ask it."""

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.clustered.cluster_call import check_storable
 from sparktrain.driver.engines.engine import Engine
@@ -98,8 +99,8 @@ def _accepting(server: socket.socket) -> Iterator[int]:
                 server.shutdown(socket.SHUT_RDWR)
 
 
-def scout(call: CheckedCall, engine: Engine, tokens: bytes) -> ScoutReport:
-    """What an executor reports, which can use the run's store. Blocks on Spark and the store.
+def scout(call: CheckedCall, engine: Engine, tokens: bytes, server: ConnectServer | None = None) -> ScoutReport:
+    """What an executor reports that can use the run's store; it tries to reach `server`. Blocks on Spark and the store.
 
     Raises ResourceError where it cannot, or has another directory than this process; SessionError, JoinTimeoutError.
     """
@@ -107,7 +108,7 @@ def scout(call: CheckedCall, engine: Engine, tokens: bytes) -> ScoutReport:
     marker = f".sparktrain-scout-{secrets.token_hex(8)}"
     store.put_if_absent(marker, b"")
     try:
-        ticket = ScoutTicket(store.address, marker, tokens=tokens)
+        ticket = ScoutTicket(store.address, marker, tokens=tokens, server=server)
         report = engine.scout(ticket, call.definition.spec.start_timeout_s)
     finally:
         with suppress(OSError):

@@ -9,6 +9,7 @@ from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
@@ -189,6 +190,10 @@ class Engine(ABC):
 
         None elsewhere. Blocks on the session.
         """
+        return None
+
+    def connect_server(self) -> ConnectServer | None:
+        """The Spark Connect server that runs the agents; None where another engine does. Blocks on the session."""
         return None
 
     def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import agent_diagnosis, announced_losses, preflight, spark_facts
+from sparktrain.cluster import agent_diagnosis, announced_losses, connect_session, preflight, spark_facts
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import advice
@@ -18,6 +18,7 @@ from sparktrain.cluster.python_version import settle_python
 from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts, slots
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
+from sparktrain.config.connect_server import ConnectServer
 from sparktrain.config.option_rules import notice_address
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
@@ -155,6 +156,10 @@ class SparkEngine(Engine):
             return None
         settings = dict(self._session.sparkContext.getConf().getAll())
         return settings if settings.get(MODE_KEY, "client") == "client" else None
+
+    def connect_server(self) -> ConnectServer | None:
+        """See base class."""
+        return connect_session.server_of(self._session) if self._facts.connect else None
 
     def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:
         """See base class."""

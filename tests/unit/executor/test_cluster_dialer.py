@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sparktrain.config.connect_server import ConnectOperation
 from sparktrain.executor import cluster_dialer
 from sparktrain.executor.cluster_dialer import (
     FIRST_TURN_S,
@@ -70,9 +71,9 @@ class Agents:
         self.folder = CoordinatorFolder(self.store, RunLayout("run").coordinator(CALL))
         self.clock = clock
 
-    def dialer(self, slot: int) -> tuple[ClusterDialer, NoProcess]:
+    def dialer(self, slot: int, operation: ConnectOperation | None = None) -> tuple[ClusterDialer, NoProcess]:
         home = CoordinatorHome(self.store.address, "run", CALL, "print", b"secrets")
-        place = Placement(slot, f"host-{slot}", slot, 1, None, (), (), {})
+        place = Placement(slot, f"host-{slot}", slot, 1, None, (), (), {}, operation=operation)
         process = NoProcess()
         return ClusterDialer(AgentTicket("p", (), 0, NO_CERTIFICATES), home, place, process, (), self.clock), process
 
@@ -105,6 +106,16 @@ async def test_slot_0_starts_the_first_coordinator_at_once_and_others_later(agen
     assert agents.folder.look().claims == 1
     await looked(agents, second, FIRST_TURN_S + 1.0)
     assert other_process.offices == [], "it waits for the one that is starting"
+
+
+async def test_an_agent_notes_the_operation_that_runs_it(agents: Agents) -> None:
+    dialer, _ = agents.dialer(0)
+    await looked(agents, dialer)
+    assert agents.folder.client_trace().operations == set()
+    operation = ConnectOperation(user="alice", session="s", operation="o")
+    other, _ = agents.dialer(1, operation)
+    await looked(agents, other, 1.0)
+    assert agents.folder.client_trace().operations == {operation}
 
 
 async def test_another_slot_starts_it_where_slot_0_does_not_come(agents: Agents) -> None:
