@@ -96,6 +96,8 @@ class Server:
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
         self.on_feed: Callable[[m.MemberFeed, Callable[[m.FeedEnded], None]], None] = lambda message, answer: None
         """Called with each message about a stream, and with what sends an answer from any thread."""
+        self.settled: Callable[[AgentId], int] = lambda agent: 0
+        """How many messages of an agent about members are settled: see `HeartbeatAck`."""
 
     async def open(
         self,
@@ -228,8 +230,8 @@ class Server:
             await self._end(link, dismissal)
             return
         self.absences.remove(join.slot)
-        if join.away:
-            logger.info("agent %s of host %s has rejoined: %s", join.agent, join.host, join.away)
+        if join.away.reason:
+            logger.info("agent %s of host %s has rejoined: %s", join.agent, join.host, join.away.reason)
         self._streams[join.agent] = _Stream(link, join.batch)
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)
@@ -237,7 +239,8 @@ class Server:
         for update in filter(None, (self._all_tokens() if self._tokens else None, self._certificates)):
             link.post(update)
         gpus = len(join.devices)
-        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus))
+        held = join.away.held
+        self._feed(on.AgentJoined(self._clock.now(), join.agent, join.slot, join.host, join.address, gpus, held))
         reason = "its stream ended"
         try:
             while not isinstance(message := await link.receive(), m.Leave):
@@ -291,7 +294,7 @@ class Server:
                 return
             case m.Heartbeat():
                 with suppress(LinkClosedError):
-                    link.post(m.HeartbeatAck())
+                    link.post(m.HeartbeatAck(self.settled(agent)))
             case m.Ready(failed_imports=failed) if failed:
                 logger.info("agent %s could not preload: %s", agent, failed)
         if not isinstance(message, StateInput):

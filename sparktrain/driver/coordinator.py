@@ -35,6 +35,7 @@ from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.sampler_thread import SETTLE_TIMEOUT_S
+from sparktrain.driver.settled_messages import SettledMessages
 from sparktrain.errors import (
     BugError,
     EnvironmentMismatchError,
@@ -116,6 +117,7 @@ class Coordinator:
         self._folding = False
         self._runs: dict[RunId, ActiveRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._settled = SettledMessages()
         self._broken: BaseException | None = None
         """Why there are no more ticks or decisions, without which no run ends."""
 
@@ -131,6 +133,7 @@ class Coordinator:
             departures = AnnouncedDepartures(self._announcements, self._server, self._clock, self.feed)
             self._background(departures.watch(self._machine.agents))
         self._server.on_feed = self._on_feed
+        self._server.settled = self._settled.of
         return await self._server.open(self._receive, self._on_stored, self._on_upload)
 
     async def close(self, reason: str) -> None:
@@ -288,6 +291,15 @@ class Coordinator:
                 self._fail(run, error)
 
     def _receive(self, event: on.Event) -> None:
+        """Feed an event of an agent, and count it among those that may be settled."""
+        self._feed_placed(event)
+        if isinstance(event, on.AgentSent) and isinstance(event.message, m.MemberMessage):
+            run = self._runs.get(event.message.member.run)
+            self._settled.add(event.agent, None if run is None else run.writer, None if run is None else run.recorder)
+        elif isinstance(event, on.AgentGone):
+            self._settled.forget(event.agent)
+
+    def _feed_placed(self, event: on.Event) -> None:
         """Feed an event of an agent. A checkpoint's path comes from the coordinator, whatever path the agent sent."""
         match event:
             # An agent that is compromised must not have files of another trial deleted or restored, so no path that it
@@ -340,6 +352,10 @@ class Coordinator:
         match command:
             case do.PlaceMember():
                 self._place_member(run, command)
+            case do.AdoptMember(agent=agent, member=member, params=params):
+                run.uploads.adopt(agent, member)
+                run.work.placed(member, params)
+                self._server.send(agent, m.MemberAdopted(member))
             case do.Suggest():
                 self._background(self._suggest(run, command), run=run)
             case do.AskSampler():

@@ -119,6 +119,11 @@ class JournalWriter:
             self._perform(command)
 
     @property
+    def progress(self) -> tuple[int, int]:
+        """How many records it has taken, and how many of them are durable."""
+        return self._accepted, self._done
+
+    @property
     def idle(self) -> bool:
         """There is nothing to write or to check, or the store is busy with it."""
         return self._waiting_since is not None or not (self._pending or self._unsure)

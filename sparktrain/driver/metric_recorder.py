@@ -46,6 +46,10 @@ class MetricRecorder(JournalPort):
         """No report that waits is older than this."""
         self._dropped = self._named = 0
         """Reports for which there was no room, and those of them that the log of the driver names."""
+        self.recorded = 0
+        """Calls of `record`."""
+        self.stored = 0
+        """Those of them with reports that are in the store."""
 
     def record(self, member: Member, reports: Sequence[Report]) -> None:
         """Keep the reports until the next write; blocks on the local disk at most."""
@@ -58,6 +62,7 @@ class MetricRecorder(JournalPort):
         )
         if not self._waiting.add(lines_of(rows)):
             self._dropped += len(reports)
+        self.recorded += 1
 
     def append(self, records: Sequence[AnyRecord]) -> None:
         """See base class."""
@@ -87,6 +92,7 @@ class MetricRecorder(JournalPort):
             new_count = dropped - self._named
             self._named = dropped
             logger.warning("%d reports of trials are not in the run's history: the driver's disk was full", new_count)
+        recorded = self.recorded  # before the size, which has all of these then
         remaining = self._waiting.size
         self._since = self._clock.now()
         while remaining > 0:
@@ -95,3 +101,4 @@ class MetricRecorder(JournalPort):
             # Discard only after the append: where that raises, the same lines are written by the next flush.
             self._waiting.discard(len(lines))
             remaining -= len(lines)
+        self.stored = recorded

@@ -35,10 +35,17 @@ class Uploads:
         self._progress_at = clock.now()
         self._former: dict[Member, Member] = {}
         """The names under which processes have started that are other members since."""
+        self._adopted: set[Member] = set()
+        """Members of the coordinator before this one, which may have a part of their files."""
 
     def expect(self, agent: AgentId, member: Member) -> None:
         """`agent` has started `member`: it will upload the member's files."""
         self._open[member] = agent
+
+    def adopt(self, agent: AgentId, member: Member) -> None:
+        """`agent` has held `member`, which continues: it uploads all files of the member again."""
+        self._open[member] = agent
+        self._adopted.add(member)
 
     def rename(self, agent: AgentId, member: Member, successor: Member) -> None:
         """The process of `member` is `successor`: its files come under that name, unless it has ended before."""
@@ -71,12 +78,18 @@ class Uploads:
             return await self._unpack(header, chunks)
         member = self._layout.member(header.member)
         path = member.file(header.name)
+        await self._clear(header.member, path)
         if path == member.log or (path == member.steps and header.grows):
             return m.UploadDone(await self._grow(lambda: self._store.open_stream(path), chunks))
         if header.grows:
             return m.UploadDone(await self._grow(lambda: open_growing(self._store, path, self._clock), chunks))
         # A model that breaks off is of no use, so it appears whole; a log is of use while it grows.
         return m.UploadDone(await self._publish(path, chunks))
+
+    async def _clear(self, member: Member, path: str) -> None:
+        """Delete what the coordinator before has stored of a file, if the agent may send all of it again."""
+        if member in self._adopted:
+            await aside(lambda: self._store.delete(path))
 
     async def _grow(self, open_file: Callable[[], WriteStream], chunks: AsyncIterator[bytes]) -> int:
         """Write a file that is read while it grows; a partial one stays."""
@@ -113,6 +126,7 @@ class Uploads:
         try:
             path = self._layout.member(header.member).file(name)
             async with room:
+                await self._clear(header.member, path)
                 is_present = not await aside(lambda: self._store.put_if_absent(path, content))
             self._progress_at = self._clock.now()
         except (SparktrainError, OSError) as error:

@@ -7,7 +7,9 @@ coordinator's: the agent starts and stops members as it is asked, and passes on 
 
 The invariant: no member trains without a lease. A lease counts from the moment at which an answered heartbeat was
 sent, so the agent ends its member before the coordinator, which waits longer, gives the trial to another agent. After
-a broken stream the agent ends its member, and joins again as a new agent as soon as it reaches the coordinator.
+a broken stream the agent ends its member, and joins again as a new agent as soon as it reaches the coordinator. Where
+another coordinator may follow it holds the member for a while instead, see `workbench`: two attempts of a trial may
+train side by side meanwhile, and only one of them has the generation that counts.
 Nothing that a training function does may end the task: a failed task costs a slot, and several of them Spark's whole
 job.
 """
@@ -19,6 +21,7 @@ import sys
 import uuid
 from collections.abc import Coroutine
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 from sparktrain.backoff import Backoff
@@ -30,19 +33,19 @@ from sparktrain.executor.coordinator_process import END_TIMEOUT_S, CoordinatorPr
 from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
 from sparktrain.executor.host_notices import HostNotices
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
-from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
+from sparktrain.executor.memory_holder import shared_memory
 from sparktrain.executor.message_limits import fitting
-from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
+from sparktrain.executor.workbench import Workbench
 from sparktrain.executor.zygote_process import ZygoteLostError, resource_limits, scratch_root
 from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
-from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreachable
 from sparktrain.state.liveness import Lease
+from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held, tidy
 from sparktrain.threads import spawn
@@ -134,6 +137,7 @@ class Attendance:
         self._place = place
         self._ticket = ticket
         self._life: Agent | None = None
+        self._bench: Workbench | None = None
         self._warm = warm
         self._tokens = tokens
         self._memory = memory
@@ -149,7 +153,7 @@ class Attendance:
     @property
     def is_busy(self) -> bool:
         """The agent has a member, or files of one that are not stored yet."""
-        return self._life is not None and self._life.is_busy
+        return self._bench is not None and self._bench.is_busy
 
     async def run(self) -> tuple[str, bool]:
         """Run until dismissed or refused; returns why, and whether the coordinator was ever reached."""
@@ -164,12 +168,14 @@ class Attendance:
                 # messages for those of this one.
                 life = Agent(
                     self._place, self._warm, self._dialer, link, self._clock, self._tokens, self._memory,
-                    departure=self._departure,
+                    departure=self._departure, bench=self._bench, hold_s=self._ticket.hold_s,
                 )  # fmt: skip
                 self._life = life
+                self._bench = life.bench
                 if (reason := await life.run(away, self._ticket.batch)) is not None:
                     return reason, reached
                 self._life = None
+                self._bench = life.bench if life.bench.is_held else None
                 lost_at = self._clock.now()
                 if life.unfit:
                     await self._clock.sleep(rests.next_s())
@@ -179,6 +185,8 @@ class Attendance:
         except Unreachable as error:
             return f"agent on {self._place.host}: {error}", reached
         finally:
+            if self._bench is not None:
+                await self._bench.end()
             await self._warm.close()
             await self._dialer.close()
 
@@ -219,8 +227,11 @@ class Agent:
         *,
         limits: MemberLimits = LIMITS,
         departure: Departure | None = None,
+        bench: Workbench | None = None,
+        hold_s: float = 0.0,
     ) -> None:
-        """`memory` is the agent's folder in shared memory, if there is any."""
+        """`memory` is the agent's folder in shared memory, if there is any; `bench` has the member that this task has
+        held since its coordinator was lost, and `hold_s` is how long it holds one."""
         self._departure = departure or Departure(clock)
         self.has_joined = False
         """Whether the coordinator has welcomed it, and its stream is open."""
@@ -232,12 +243,7 @@ class Agent:
         self._clock = clock
         self._tokens = tokens
         self._limits = limits
-        self._codes: dict[RunId, pm.LocalCode] = {}
-        self._snapshots = CheckpointStorer(warm.scratch, self.id, self._post)
-        self._memory = MemoryHolder(memory)
-        self._member: MemberSession | None = None
-        self._training: asyncio.Task[str | None] | None = None
-        self._storing: set[asyncio.Task[str | None]] = set()
+        self.bench = bench or Workbench(self.id, warm.scratch, memory, dialer, clock, hold_s)
         self._notices = HostNotices(
             clock,
             lambda notice: self._departure.announce(LossNotice(notice, UNLIMITED_S)),
@@ -280,11 +286,6 @@ class Agent:
             self.has_joined = False
             await self._leave()
 
-    @property
-    def is_busy(self) -> bool:
-        """It has a member, or files of one that are not stored yet."""
-        return bool(self._storing) or (self._training is not None and not self._training.done())
-
     async def _announce(self) -> None:
         """Report to the coordinator once this process has notice that it will be gone."""
         await self._departure.announced.wait()
@@ -304,10 +305,11 @@ class Agent:
             executor=place.executor,
             address=place.address,
             task=place.task,
-            away=away,
+            away=m.AgentAbsence(away, self.bench.held),
             device_mib=tuple(device.mib for device in place.devices),
             batch=batch,
         )
+        self.bench.open(self.id, self._post, self._fail)
         self._post(join)
         match await self._link.receive():
             case m.Welcome() as welcome:
@@ -322,6 +324,11 @@ class Agent:
             # The coordinator ends a link that carries a message above its limit, and with it the agent.
             for part in fitting(message):
                 self._link.post(part)
+
+    def _fail(self, error: BaseException) -> None:
+        """What the agent works with has failed: that ends the agent."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(error)
 
     def _spawn(self, work: Coroutine[None, None, str | None]) -> "asyncio.Task[str | None]":
         """Run `work` as a task; its error, or the text that it returns, ends the agent."""
@@ -344,7 +351,8 @@ class Agent:
     async def _handle_messages(self) -> str:
         while True:
             match await self._link.receive():
-                case m.HeartbeatAck():
+                case m.HeartbeatAck(settled=settled):
+                    self.bench.outbox.settle(settled)
                     self._lease.answered()
                     self._leased.set()
                 case m.Prepare() as prepare:
@@ -355,10 +363,15 @@ class Agent:
                     self._dialer.renew(renewed.bundle)
                 case m.StartMember() as start:
                     self._start(start)
+                case m.MemberAdopted() as adopted:
+                    self._adopt(adopted)
+                case m.StopMember(member=member) if self.bench.is_held and self._mine(member) is not None:
+                    self.bench.drop()
                 case m.StopMember(member=member, grace_s=grace_s) if (mine := self._mine(member)) is not None:
                     mine.stop(grace_s)
                 case m.RenameMember(member=member, successor=successor) if (mine := self._mine(member)) is not None:
                     mine.rename(successor)
+                    self.bench.outbox.rename(successor)
                 case m.FeedEnded(member=member, over=over) if (mine := self._mine(member)) is not None:
                     mine.pass_on(over)
                 case (
@@ -373,11 +386,13 @@ class Agent:
                     | m.AskSnapshot()
                     | m.AnswerMember()
                 ) as message if (mine := self._mine(message.member)) is not None:
+                    if isinstance(message, m.AnswerMember):
+                        self.bench.outbox.answered(message.number)
                     mine.pass_on(message)
                 case m.AckCheckpoint() as ack:
-                    self._snapshots.acknowledged(ack)
+                    self.bench.snapshots.acknowledged(ack)
                 case (m.CommitParts() | m.GiveUpPart()) as news:
-                    self._snapshots.decided(news)
+                    self.bench.snapshots.decided(news)
                 case m.Depart(notice=notice):
                     self._departure.announce(LossNotice(notice, UNLIMITED_S, signal.SIGTERM))
                 case m.Dismiss(reason=reason):
@@ -388,7 +403,15 @@ class Agent:
 
     def _mine(self, member: Member) -> MemberSession | None:
         """The session of `member`, unless another one has followed it."""
-        return self._member if self._member is not None and self._member.member == member else None
+        mine = self.bench.member
+        return mine if mine is not None and mine.member == member else None
+
+    def _adopt(self, adopted: m.MemberAdopted) -> None:
+        """The member that was held continues; one that has ended since the agent has named it is lost."""
+        if not self.bench.adopt(adopted):
+            summary = f"its agent on {self._place.host} has held it for too long, and ended it"
+            ended = m.MemberEnded(adopted.member, Outcome(0.0, failure=Failure(FailureKind.LOST, summary)))
+            self.bench.outbox.post(ended)
 
     async def _send_heartbeats(self, heartbeat_s: float) -> None:
         """Renew the lease. Raises LinkClosedError when it has run out: another agent may have the member by then."""
@@ -416,7 +439,7 @@ class Agent:
         """Store the code of a run and preload its modules. Raises UnfitError if the disk fails."""
         await self._notices.watch(prepare.notices)
         try:
-            self._codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
+            self.bench.codes[prepare.run] = await asyncio.to_thread(keep, prepare.code, self._warm.scratch / "code")
         except OSError as error:
             why = f"the code of run {prepare.run} cannot be kept below {self._warm.scratch}: {error}"
             raise self._unfit(why) from error
@@ -431,38 +454,37 @@ class Agent:
     def _start(self, start: m.StartMember) -> None:
         member = start.member  # unique: uploads of an equal member of an earlier run may still be under way
         name = f"trial-{member.trial}-{member.generation}-{member.rank}-{uuid.uuid4().hex[:12]}"
-        code = self._codes[member.run]
-        self._member = MemberSession(
-            start, code, self._warm.scratch / name, self._clock, self._snapshots, self._memory, limits=self._limits
+        bench = self.bench
+        session = MemberSession(
+            start,
+            bench.codes[member.run],
+            self._warm.scratch / name,
+            self._clock,
+            bench.snapshots,
+            bench.memory,
+            limits=self._limits,
         )
-        self._training = self._spawn(self._train(self._member, self._training))
-        storing = self._spawn(self._member.store(self.id, self._dialer, self._post))
-        self._storing.add(storing)
-        storing.add_done_callback(self._storing.discard)
+        bench.start(session, partial(self._train, session, bench.training))
 
-    async def _train(self, member: MemberSession, previous: "asyncio.Task[str | None] | None") -> None:
+    async def _train(self, member: MemberSession, previous: "asyncio.Task[None] | None") -> None:
         if previous is not None:
             await asyncio.wait({previous})  # its process may outlive its outcome, and hold the GPU
-        await member.train(await self._warm.take(), self._place, self._post)
+        await member.train(await self._warm.take(), self._place, self.bench.post)
 
     # ---- the end
 
     async def _finish(self, reason: str) -> None:
         """End the member at once, wait for its uploads for a few seconds, and leave."""
-        await self._end_member()
-        if self._storing:
-            await asyncio.wait(self._storing, timeout=STORE_TIMEOUT_S)
+        if self.bench.is_held:
+            self.bench.drop()
+        await self.bench.end_member()
+        await self.bench.stored(STORE_TIMEOUT_S)
         self._post(m.Leave(reason))
 
-    async def _end_member(self) -> None:
-        if self._member is not None:
-            self._member.stop(0.0)
-        if self._training is not None:
-            await asyncio.wait({self._training}, timeout=STORE_TIMEOUT_S)
-
     async def _leave(self) -> None:
-        """End the member's process first, then the tasks, then the stream."""
-        await self._end_member()
+        """End the member's process first, or hold it for the next coordinator; then the tasks, then the stream."""
+        if not (self.cut and not self.unfit and self.bench.hold()):
+            await self.bench.end()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -48,6 +48,9 @@ FIRST_TURN_S = 5.0
 TURN_S = 0.2
 """How long an agent waits for each slot before its own, before it takes over."""
 LONGEST_TURN_S = 3.0
+HOLD_S = 60.0
+"""How long an agent holds its member without a coordinator. A takeover takes about 5 s, and 25 s where the host of the
+coordinator is silent; a member that no coordinator adopts holds the GPU of its slot meanwhile."""
 JOIN_S = 120.0
 """How long a fresh agent looks for a coordinator, without a run that has ended."""
 OVER = "the run has ended"

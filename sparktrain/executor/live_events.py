@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from sparktrain.executor.left_files import find, open_regular
@@ -47,7 +48,7 @@ class LiveEvents:
 
     async def _upload(self, path: Path) -> None:
         name = path.relative_to(self._home).as_posix()
-        await self._storing.bring(name, self._appended(path), grows=True)
+        await self._storing.bring(name, partial(self._appended, path), grows=True)
 
     async def _appended(self, path: Path) -> AsyncIterator[bytes]:
         """What the file has, and what is appended to it. Raises OSError for one that another file has replaced."""

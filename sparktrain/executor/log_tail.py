@@ -27,7 +27,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 
 
 class LogFollower:
-    """Reads a file that processes append to, and that may not exist yet. One iteration, on one event loop.
+    """Reads a file that processes append to, and that may not exist yet. One iteration at a time, on one event loop:
+    each starts at the first byte.
 
     It yields every byte up to the limit. When there are more, it adds a line that reports the cap, and the last 64 KiB
     at the end. When the file grows far past the limit, a hole in it frees its disk blocks between the limit and that
@@ -46,7 +47,7 @@ class LogFollower:
         is_whole: bool = True,
     ) -> None:
         """Without `is_whole` it leaves out what TensorFlow's libraries write about the machine: see `log_noise`."""
-        self._filter = None if is_whole else NoiseFilter()
+        self._is_whole = is_whole
         self._tail_bytes = tail_bytes
         self._most = limit_bytes + slack_bytes
         self._path = path
@@ -82,10 +83,11 @@ class LogFollower:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield chunks of at most 256 KiB as soon as they exist. Blocks on local disk for each. Raises OSError."""
+        noise = None if self._is_whole else NoiseFilter()
         async for chunk in self._chunks():
-            if piece := chunk if self._filter is None else self._filter(chunk):
+            if piece := chunk if noise is None else noise(chunk):
                 yield piece
-        if self._filter is not None and (piece := self._filter.remainder()):
+        if noise is not None and (piece := noise.remainder()):
             yield piece
 
     async def _chunks(self) -> AsyncIterator[bytes]:

@@ -33,12 +33,11 @@ from sparktrain.executor.log_tail import POLL_S, LogFollower, drop_noise, lines_
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
-from sparktrain.executor.upload_queue import Storing
+from sparktrain.executor.upload_queue import Storing, Uploader
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError
 from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
-from sparktrain.protocol.transport import Dialer
 from sparktrain.rundir.layout import STEPS
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.store.folder_removal import discard
@@ -116,6 +115,8 @@ class MemberSession:
         self._whole_log = is_chosen(start.call.env)
         self._log = LogFollower(home / "log.txt", start.call.options.log_limit, clock, is_whole=self._whole_log)
         self._over = asyncio.Event()
+        self.formed: m.FormGang | None = None
+        """The newest ring that it had to form."""
         self._named = asyncio.Event()
         """The member has the name that it keeps: one that is prepared gets that with its place."""
         if not start.call.gang.prepared:
@@ -354,6 +355,11 @@ class MemberSession:
 
     # ---- requests of the agent
 
+    @property
+    def is_stopping(self) -> bool:
+        """The coordinator, or its agent, has had it stopped."""
+        return self._stop_grace_s is not None
+
     def stop(self, grace_s: float) -> None:
         """End the process, or never start it; `MemberEnded` still comes."""
         self._stop_grace_s = grace_s
@@ -362,8 +368,10 @@ class MemberSession:
 
     def pass_on(self, message: pm.ToMember) -> None:
         """Forward a message of the coordinator to the member, if it has a process."""
-        if isinstance(message, m.FormGang) and message.ring:
-            self._named.set()
+        if isinstance(message, m.FormGang):
+            self.formed = message
+            if message.ring:
+                self._named.set()
         if self._child is not None:
             self._child.send(message)
 
@@ -374,7 +382,7 @@ class MemberSession:
 
     # ---- storing
 
-    async def store(self, agent: AgentId, dialer: Dialer, post: Post) -> None:
+    async def store(self, agent: AgentId, uploader: Uploader, post: Post) -> None:
         """Upload log and files, a long log and event files while the member runs; post `MemberStored`; remove the copy.
 
         A member that prints nothing has no log in the run directory. One that is prepared has none before it has its
@@ -382,7 +390,7 @@ class MemberSession:
         """
         await self._named.wait()
         member = self.member
-        storing = Storing(agent, member, self._home, dialer)
+        storing = Storing(agent, member, self._home, uploader)
         events = asyncio.create_task(LiveEvents(storing, self._home, self._over).follow())
         try:
             is_whole = await self._store_log(storing)
@@ -405,7 +413,7 @@ class MemberSession:
                 with suppress(OSError):  # it is stored as it is
                     drop_noise(self._home / "log.txt")
             return True
-        await storing.bring("log.txt", aiter(self._log))
+        await storing.bring("log.txt", self._log.__aiter__)
         while not self._over.is_set():  # the upload failed: the log must not fill the disk
             with suppress(OSError):
                 self._log.trim()

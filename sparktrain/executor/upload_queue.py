@@ -6,14 +6,18 @@ No file of a training function ends the upload of another file, or the agent.
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from sparktrain.executor.left_files import find, open_regular
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
-from sparktrain.protocol.transport import Dialer
+
+Chunks = Callable[[], AsyncIterator[bytes]]
+"""Opens the content of a file, from its start."""
 
 CHUNK_BYTES = 256 * 1024
 SMALL_BYTES = 64 * 1024
@@ -29,14 +33,22 @@ LONGEST_PROBLEM = 300
 """Characters."""
 
 
+class Uploader(ABC):
+    """Sends files of members to the coordinator."""
+
+    @abstractmethod
+    async def upload(self, header: m.UploadHeader, chunks: Chunks) -> m.UploadDone:
+        """Send one file; returns when the coordinator has stored it. Raises as `Dialer.upload`."""
+
+
 class Storing:
     """Uploads the files of one member below `home`. All methods belong to the agent's event loop."""
 
-    def __init__(self, agent: AgentId, member: Member, home: Path, dialer: Dialer) -> None:
+    def __init__(self, agent: AgentId, member: Member, home: Path, uploader: Uploader) -> None:
         self._agent = agent
         self._member = member
         self._home = home
-        self._dialer = dialer
+        self._uploader = uploader
         self._problems: list[str] = []
         self._brought: set[str] = set()
 
@@ -47,14 +59,14 @@ class Storing:
         hidden_count = len(self._problems) - SHOWN
         return "; ".join(shown) + (f"; and {hidden_count:,} more" if hidden_count > 0 else "")
 
-    async def bring(self, name: str, chunks: AsyncIterator[bytes], *, grows: bool = False) -> None:
+    async def bring(self, name: str, chunks: Chunks, *, grows: bool = False) -> None:
         """Upload one file, which `bring_all` then leaves out; with `grows`, one that is read while it grows.
 
         Raises nothing: an error becomes a problem of this file.
         """
         self._brought.add(name)
         try:
-            await self._dialer.upload(m.UploadHeader(self._agent, self._member, name, grows=grows), chunks)
+            await self._uploader.upload(m.UploadHeader(self._agent, self._member, name, grows=grows), chunks)
         except Exception as error:  # any error: the training function may have changed its files
             self._problems.append(f"{name}: {error}")
 
@@ -90,7 +102,7 @@ class Storing:
             await self._bring_parcel(parcel)
         for path, size in sizes.items():
             if size > SMALL_BYTES:
-                await self.bring(self._name(path), _chunks(path))
+                await self.bring(self._name(path), partial(_chunks, path))
 
     def _nothing(self, also: Sequence[str]) -> bool:
         """Whether the member has left no file at all. Blocks on local disk."""
@@ -125,7 +137,7 @@ class Storing:
             return
         try:
             header = m.UploadHeader(self._agent, self._member, "", parts)
-            reply = await self._dialer.upload(header, _one(b"".join(contents.values())))
+            reply = await self._uploader.upload(header, partial(_one, b"".join(contents.values())))
         except Exception as error:
             self._problems += [f"{part.name}: {error}" for part in parts]
         else:

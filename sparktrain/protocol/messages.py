@@ -26,6 +26,7 @@ from sparktrain.state.agent_messages import (
     FormGang,
     GiveUpPart,
     Heartbeat,
+    HeldMember,
     Judged,
     MemberAsked,
     MemberAwaits,
@@ -34,6 +35,7 @@ from sparktrain.state.agent_messages import (
     MemberHealed,
     MemberHeals,
     MemberLeft,
+    MemberMessage,
     MemberMoved,
     MemberPrepared,
     MemberReported,
@@ -62,6 +64,7 @@ __all__ = [
     "PARCEL_FILES",
     "AckCheckpoint",
     "Advise",
+    "AgentAbsence",
     "AgentLeaves",
     "AnswerMember",
     "AskSnapshot",
@@ -78,9 +81,11 @@ __all__ = [
     "GiveUpPart",
     "Heartbeat",
     "HeartbeatAck",
+    "HeldMember",
     "Join",
     "Judged",
     "Leave",
+    "MemberAdopted",
     "MemberAsked",
     "MemberAwaits",
     "MemberDoubts",
@@ -89,6 +94,7 @@ __all__ = [
     "MemberHealed",
     "MemberHeals",
     "MemberLeft",
+    "MemberMessage",
     "MemberMoved",
     "MemberPrepared",
     "MemberReported",
@@ -123,6 +129,15 @@ __all__ = [
 # ---- agent -> coordinator
 
 
+class AgentAbsence(Struct, frozen=True):
+    """The time between two lives of an agent; without a reason for a fresh one."""
+
+    reason: str = ""
+    """Why and for how long it was gone."""
+    held: HeldMember | None = None
+    """The member that it has held since its coordinator was lost. It continues once a `MemberAdopted` comes."""
+
+
 class Join(Small, frozen=True, tag=True, kw_only=True):
     """First message on an agent's stream; `task` is None outside of Spark."""
 
@@ -140,8 +155,8 @@ class Join(Small, frozen=True, tag=True, kw_only=True):
     address: str = "127.0.0.1"
     """IP address of this host, which the other agents reach."""
     task: SparkTask | None = None
-    away: str = ""
-    """Why and for how long an agent that rejoins was gone; empty for a fresh one."""
+    away: AgentAbsence = AgentAbsence()
+    """Of an agent that rejoins."""
     device_mib: tuple[int, ...] = ()
     """MiB of memory of each of `devices`; 0 where that is unknown."""
     batch: int = 0
@@ -237,6 +252,10 @@ class Refuse(Message, frozen=True, tag=True):
 class HeartbeatAck(Message, frozen=True, tag=True):
     """Answer to `Heartbeat`."""
 
+    settled: int = 0
+    """So many of the messages about members on this stream are settled: no loss of this coordinator undoes what
+    followed from them, and the agent need not send them to the next one."""
+
 
 class Code(Message, frozen=True, tag=True):
     """The user's code. Agents write it to local files unread; only a member's process unpickles or imports it."""
@@ -271,6 +290,12 @@ class StartMember(Message, frozen=True, tag=True, kw_only=True):
     """To resume from."""
     memory: MemoryBase | None = None
     """The snapshot in memory to resume from, in place of the checkpoint."""
+
+
+class MemberAdopted(Message, frozen=True, tag=True):
+    """The member that the agent has held continues: send what no coordinator has settled, and what comes next."""
+
+    member: Member
 
 
 class FeedEnded(Message, frozen=True, tag=True):
@@ -320,6 +345,7 @@ ToAgent = (
     | HeartbeatAck
     | Prepare
     | StartMember
+    | MemberAdopted
     | Dismiss
     | Depart
     | Tokens

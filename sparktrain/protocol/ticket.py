@@ -42,5 +42,8 @@ class AgentTicket:
     where Spark ends the agent's task when the driver is gone."""
     batch: int = 0
     """The number of the agent's batch in its pool, which accepts no agent of a batch that has ended."""
+    hold_s: float = 0.0
+    """How long the agent holds its member once its coordinator is lost, for the next one; 0 where there is none that
+    the agent could reach."""
     home: CoordinatorHome | None = None
     """Set where the coordinator is in the cluster: then the ticket has no hosts and no port."""

@@ -4,7 +4,7 @@ A message about training carries its `Member`, and so its generation. `protocol.
 transports, the driver and agents need.
 """
 
-from msgspec import field
+from msgspec import Struct, field
 
 from sparktrain.ids import Member, Rank, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
@@ -13,6 +13,31 @@ from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.message import Large, Message, Small
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
+
+
+class HeldMember(Struct, frozen=True, kw_only=True):
+    """A member that an agent has held since its coordinator was lost: it continues, or has ended meanwhile."""
+
+    member: Member
+    place: MemberAddress | None = None
+    """Where the other members of its gang reach it; None before the gang has formed, and for a member that is alone."""
+    ring: int = 0
+    """Number of the ring that its gang has formed last."""
+    entered: bool = False
+    """It has entered the training function."""
+    trains: bool = False
+    """See `MemberStarted`."""
+    heals: bool = False
+    moves: bool = False
+    shrinks: bool = False
+    """What it can do in a new ring: see `MemberHeals`."""
+    step: int | None = None
+    """Steps that it has finished; None before the first one."""
+    seconds: float = 0.0
+    """Since it has entered the training function."""
+    stopping: bool = False
+    """The coordinator that was lost has had it stopped."""
+
 
 # ---- agent -> coordinator
 

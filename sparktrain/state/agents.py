@@ -29,7 +29,7 @@ class AgentStatus(Enum):
 
 
 _LEGAL = {
-    AgentStatus.PREPARING: (AgentStatus.PREPARING, AgentStatus.IDLE),
+    AgentStatus.PREPARING: (AgentStatus.PREPARING, AgentStatus.IDLE, AgentStatus.BUSY),
     AgentStatus.IDLE: (AgentStatus.PREPARING, AgentStatus.BUSY),
     AgentStatus.BUSY: (AgentStatus.IDLE,),
 }
@@ -95,6 +95,8 @@ class Agents:
         """Those that load code, and that another run may have once they are ready."""
         self._arrived: dict[AgentId, None] = {}
         """Those of them that have become ready since the last `take_arrived`."""
+        self.held: dict[AgentId, m.HeldMember] = {}
+        """The members that agents had when they joined, until there is a decision about them."""
 
     def __len__(self) -> int:
         return len(self._all)
@@ -195,6 +197,7 @@ class Agents:
     def remove(self, agent_id: AgentId) -> AgentState | None:
         """Remove a lost agent and its lease."""
         self._leases.end(agent_id)
+        self.held.pop(agent_id, None)
         agent = self._all.pop(agent_id, None)
         if agent is None:
             return None
@@ -250,6 +253,21 @@ class Agents:
         self._busy[agent.run] += 1
         self._released.pop(agent.id, None)
         self._arrived.pop(agent.id, None)
+
+    def adopt(self, agent: AgentState, member: Member) -> None:
+        """The agent, which has no member yet, has held this one, and the code of its run."""
+        self.held.pop(agent.id, None)
+        if agent.status is AgentStatus.IDLE:
+            self._not_idle(agent)
+        del self._free[agent.run][agent.id]
+        self._released.pop(agent.id, None)
+        self._arrived.pop(agent.id, None)
+        self._shared_when_ready.discard(agent.id)
+        agent.run = member.run
+        agent.learn(member.run)
+        agent.move(AgentStatus.BUSY)
+        agent.member = member
+        self._busy[agent.run] += 1
 
     def renamed(self, agent_id: AgentId, message: m.MemberMessage) -> m.MemberMessage:
         """The end of a process under its present name: its agent may have sent it before it knew that name."""

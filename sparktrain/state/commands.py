@@ -75,6 +75,14 @@ class PlaceMember(Durable, frozen=True, tag=True):
     """The gang is smaller than it could be: see `AskSnapshot`."""
 
 
+class AdoptMember(Durable, frozen=True, tag=True):
+    """The member that the agent has held continues: the agent sends what no coordinator has settled."""
+
+    agent: AgentId
+    member: Member
+    params: dict[str, Any]
+
+
 class Send(Command, frozen=True, tag=True):
     """Send the message to the agent as it is."""
 

@@ -8,7 +8,7 @@ from sparktrain.config.distribution import Distribution
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import AgentId, Member, RunId, TrialId
-from sparktrain.state.agent_messages import StateInput
+from sparktrain.state.agent_messages import HeldMember, StateInput
 from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Loss
 from sparktrain.state.records import AnyRecord, DriverStarted
@@ -30,6 +30,8 @@ class AgentJoined(Event, frozen=True, tag=True):
     """IP address of its host, which other agents reach."""
     gpus: int = 0
     """GPUs that Spark gives its members."""
+    held: HeldMember | None = None
+    """The member that it has held since its coordinator was lost."""
 
 
 class AgentSent(Event, frozen=True, tag=True):

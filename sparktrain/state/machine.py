@@ -197,10 +197,12 @@ class Machine:
     def _on_joined(self, event: on.AgentJoined, fold: "_Fold") -> None:
         agent = AgentState(event.agent, event.slot, event.host, event.address, event.gpus)
         self.agents.join(agent, event.at)
+        if event.held is not None:
+            self.agents.held[event.agent] = event.held
         self._allocator.joined()
         if len(self._runs) == 1:
             [(run, machine)] = self._runs.items()
-            fold.add(run, machine.prepare(agent))
+            fold.add(run, machine.welcome(agent))
 
     def _on_ready(self, agent_id: AgentId, run: RunId | None, fold: "_Fold", at: float) -> None:
         agent = self.agents.get(agent_id)
@@ -259,7 +261,7 @@ class Machine:
         fold.add(event.run, run.leftovers())
         if len(self._runs) == 1:
             for agent in self.agents.all():
-                fold.add(event.run, run.prepare(agent))
+                fold.add(event.run, run.welcome(agent))
 
     def _on_tick(self, at: float, fold: "_Fold") -> None:
         # Before the leases are checked: after a suspension all of them look expired, though the agents were not silent.

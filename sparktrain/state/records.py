@@ -98,6 +98,15 @@ class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
 
     trial: TrialId
     restart: Restart
+    forgiven: bool = False
+    """It was lost with an earlier driver, and this one has waited for it: that counts against no limit."""
+
+
+class GangAdopted(Record, frozen=True, tag=True, kw_only=True):
+    """The gang of a trial continues under this driver, in its generation: agents have held its members meanwhile."""
+
+    trial: TrialId
+    generation: Generation
 
 
 class LossRecorded(Record, frozen=True, tag=True, kw_only=True):
@@ -278,6 +287,9 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """Number of trials of the run in all; None where it is not known."""
     local: bool = False
     """Its agents are processes of the driver's machine, without Spark."""
+    adopts: bool = False
+    """Its agents are those of the driver before, and hold their members: gangs that train continue, where all of them
+    come. Each gang that runs has a `GangAdopted` or a `GangRestarted` later."""
 
 
 class DrainDecided(Record, frozen=True, tag=True, kw_only=True):
@@ -329,6 +341,7 @@ AnyRecord = (
     | CheckpointCorrupt
     | CheckpointsDropped
     | GangRestarted
+    | GangAdopted
     | LossRecorded
     | MemberRestarted
     | GangRecovered

@@ -13,10 +13,11 @@ from sparktrain.state.events import RunLimits, RunStarted
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.pruning.pruned_trials import unsettled
 from sparktrain.state.pruning.stopper import StopperRecord
+from sparktrain.state.restart import DRIVER_LOST, driver_loss
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
-DRIVER_LOST = "the driver was lost, or stopped the run"
+__all__ = ["DRIVER_LOST", "compacted", "fold", "folded", "recovered"]
 
 
 def recovered(event: RunStarted) -> Sweep:
@@ -24,7 +25,8 @@ def recovered(event: RunStarted) -> Sweep:
     sweep = Sweep(event.run, event.limits, event.at, event.driver_started.at)
     fold(sweep, event.records)
     # The gangs of a dead driver may still train: only a new generation makes their messages and files count no more.
-    again = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
+    lost = [trial for trial in sweep.trials.values() if _lost_unnoted(trial, event.driver_started)]
+    again = [trial for trial in lost if not (event.driver_started.adopts and _may_continue(trial))]
     facts: list[fact.AnyRecord] = [fact.GangRestarted(trial=trial.id, restart=_cause(trial)) for trial in again]
     facts += sweep.pruned.conclusions()
     times = sweep.times
@@ -86,7 +88,8 @@ def _take_over(sweep: Sweep, driver: fact.DriverStarted) -> None:
             if trial.checkpoints.all_corrupt:
                 trial.checkpoints.trust_again()  # or it would silently start at step 0
             # Not by `move`: under one driver no trial leaves a final status.
-            trial.status = TrialStatus.PAUSED if _waits(trial) else TrialStatus.QUEUED
+            if not (driver.adopts and _may_continue(trial)):
+                trial.status = TrialStatus.PAUSED if _waits(trial) else TrialStatus.QUEUED
             trial.settle(failure=None)
             trial.restart_history.failed_at = None
             trial.takeover.reason = ""
@@ -106,6 +109,11 @@ def _has_no_result(trial: Trial, driver: fact.DriverStarted) -> bool:
     return not trial.status.observed or (driver.retry_failed and trial.status is TrialStatus.FAILED)
 
 
+def _may_continue(trial: Trial) -> bool:
+    """Its gang trains, as far as the records show, and neither a rule nor another trial's state is about to end it."""
+    return trial.status is TrialStatus.RUNNING and not trial.stopping and trial.pause.ahead is None
+
+
 def _waits(trial: Trial) -> bool:
     """A rule has paused the trial, which can continue later; one that was on its way to its pause trains on."""
     return trial.pause.due is not None and trial.checkpoints.newest is not None
@@ -119,12 +127,11 @@ def _lost_unnoted(trial: Trial, driver: fact.DriverStarted) -> bool:
 
 def _cause(trial: Trial) -> Restart:
     """Why the gang of a trial restarts under another driver."""
-    resumed_from = trial.checkpoints.newest_step
     failure = trial.failure if trial.status.final else None
     if failure is None:
-        return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
+        return driver_loss(trial)
     host = failure.host or trial.host
-    return Restart(failure.rank or 0, host, failure.kind, failure.summary, 0.0, resumed_from)
+    return Restart(failure.rank or 0, host, failure.kind, failure.summary, 0.0, trial.checkpoints.newest_step)
 
 
 def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
@@ -142,8 +149,10 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
             trial.checkpoints.mark_corrupt(manifest, reason)
         case fact.CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
-        case fact.GangRestarted(restart=restart):
+        case fact.GangRestarted(restart=restart, forgiven=forgiven):
             trial.restart_history.add(restart)
+            if forgiven:
+                trial.restart_history.forgiven = len(trial.restarts)
             trial.status = TrialStatus.QUEUED
             trial.takeover.reason = ""
         case fact.TrialPaused(restart=restart):
@@ -226,6 +235,8 @@ class _Needed:
                 return (trial, checkpoint.manifest) in self._checkpoints
             case fact.SaveFailed(trial=trial):
                 return self._first(self._settled, trial)
+            case fact.GangAdopted():
+                return False  # the gang continues in its generation
             case fact.CheckpointsDropped():
                 return False  # the records of its checkpoints are not kept either
             case fact.TrialReported(trial=trial):

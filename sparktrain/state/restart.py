@@ -12,6 +12,9 @@ EXCUSED_LIMIT = 100
 """How often the cluster may take a trial's gang under one driver: without a limit some trials would never end."""
 
 
+DRIVER_LOST = "the driver was lost, or stopped the run"
+
+
 class Decision(Enum):
     """What follows for a trial when its gang has failed."""
 
@@ -107,6 +110,12 @@ def continuation_of(trial: Trial, gang: Gang) -> Restart:
         paused=True,
         drained=pause.drained is not None,
     )
+
+
+def driver_loss(trial: Trial) -> Restart:
+    """The restart of a trial with a gang that was lost with its driver."""
+    resumed_from = trial.checkpoints.newest_step
+    return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
 
 
 def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:

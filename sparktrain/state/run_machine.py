@@ -28,8 +28,10 @@ from sparktrain.state.ending import Ending
 from sparktrain.state.gangs.gang import Gang, GangCheckpoints, GangStatus
 from sparktrain.state.gangs.gang_progress import GangAttendance, Pace
 from sparktrain.state.gangs.gang_rounds import GangRounds
+from sparktrain.state.gangs.settled_parts import settled_parts
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.absence import AbsenceStage
+from sparktrain.state.losses.adoption import Adoptions, swept
 from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.growth import Growths
 from sparktrain.state.losses.handovers import Handovers
@@ -76,6 +78,7 @@ class RunMachine:
         self.sweep = sweep
         self._agents = agents
         self._reason_timeout_s = reason_timeout_s
+        self._adoptions = Adoptions(sweep, agents)
         self._pauses = Pauses(sweep)
         self._case_closing = CaseClosing(sweep)
         self._lost = LostAgents(sweep)
@@ -98,6 +101,11 @@ class RunMachine:
             self._draining.announce(agent)
         return [do.PrepareAgent(agent.id, self.sweep.run)] if lacks_code else []
 
+    def welcome(self, agent: AgentState) -> Commands:
+        """The agent has joined: it gets the run's code, unless it holds a member of a gang that may continue."""
+        ends = self._adoptions.offer(agent)
+        return [] if ends is None else [*ends, *self.prepare(agent)]
+
     def forget(self, agent: AgentId) -> None:
         """The agent is another run's now, or lost to another one: what it holds in memory goes with its next member."""
         self._memory.held.lost(agent)
@@ -115,6 +123,7 @@ class RunMachine:
         """The agent is lost, and its member with it."""
         agent = self._agents.remove(agent_id)
         self._memory.held.lost(agent_id)
+        self._adoptions.gone(agent_id)
         if agent is None or agent.member is None:
             return []
         if (withdrawn := self._handovers.gone(agent_id, agent.member)) is not None:
@@ -173,11 +182,9 @@ class RunMachine:
             case m.MemberLeft():
                 handed_over = self._handovers.left(gang, message, at)
                 return [refused(agent, message.member)] if handed_over is None else handed_over
-            case m.MemberPrepared():
-                return [refused(agent, message.member)]
             case m.MemberAsked(member=member) if member.rank == CHIEF:
                 return [do.AskSampler(agent, member, message.number, message.question)]
-            case m.MemberAsked():
+            case m.MemberPrepared() | m.MemberAsked():
                 return [refused(agent, message.member)]
             case m.CheckpointStored():
                 return self._on_checkpoint(gang, agent, message, at)
@@ -236,6 +243,8 @@ class RunMachine:
         acks = [do.Send(writer, m.AckCheckpoint(member, checkpoint), durable=True) for writer, member in writers]
         if trial.takeover.reason:  # another trial's state replaces this one's: the members need not know
             return [*acks, do.DeleteCheckpoints(gang.trial, (checkpoint,))]
+        if checkpoint == gang.checkpoints.base:  # the driver before has recorded it, and its agent does not know that
+            return [*acks]
         # Gangs resume from the last one that was acknowledged, so their steps only grow.
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
@@ -250,24 +259,11 @@ class RunMachine:
                 "a member of the gang has restarted alone, and the parts of its members make no checkpoint any more"
             )
             decision = PartsDecision(given_up=message.step, problem=problem, late=True)
-            return self._settle_parts(gang, message.member.rank, message.step, [decision])
+            return settled_parts(gang, message.member.rank, message.step, [decision])
         decisions = gang.checkpoints.parts.add(message.member.rank, message.step, message.part, gang.size)
         if decisions is None:
             return [refused(agent, message.member)]
-        return self._settle_parts(gang, message.member.rank, message.step, decisions)
-
-    def _settle_parts(self, gang: Gang, rank: Rank, step: int, decisions: list[PartsDecision]) -> Commands:
-        """Send the agents what follows from news of member `rank` about `step`, for the parts of a checkpoint."""
-        commands: Commands = []
-        for decision in decisions:
-            if decision.commit:
-                chief = gang.member(CHIEF)
-                commands.append(do.Send(gang.agents[CHIEF], m.CommitParts(chief, step, decision.commit)))
-            if decision.given_up is not None:
-                news = decision.given_up, decision.problem
-                waiting = [entry for entry in gang.live() if not decision.late or entry[1].rank == rank]
-                commands += [do.Send(agent, m.GiveUpPart(member, *news)) for agent, member in waiting]
-        return commands
+        return settled_parts(gang, message.member.rank, message.step, decisions)
 
     def _delete(self, gang: Gang) -> Commands:
         """Delete checkpoints that no longer count, unless a member that restarts alone may read one of them."""
@@ -288,7 +284,7 @@ class RunMachine:
         # The others report it again once they have heard of it: the first one alone has the cause.
         if decisions := gang.checkpoints.parts.fail(rank, message.step, problem):
             self.sweep.unsaved(gang, message.step, problem)
-        return self._settle_parts(gang, rank, message.step, decisions)
+        return settled_parts(gang, rank, message.step, decisions)
 
     def _on_held(self, gang: Gang, agent: AgentId, message: m.SnapshotHeld, at: float) -> Commands:
         if not self._memory.keep(gang, agent, MemorySnapshot(gang.generation, message.step, message.checksum)):
@@ -390,6 +386,16 @@ class RunMachine:
         stops: Commands = [do.Send(agent, m.StopMember(member, grace_s)) for agent, member in gang.live()]
         return [*stops, *self._handovers.end(gang, at)]
 
+    def _adopt(self, at: float) -> Commands:
+        """Gangs of an earlier driver continue, or their trials are queued again."""
+        adopted = self._adoptions.advance(at)
+        commands = adopted.commands
+        for gang, rank, outcome in adopted.lost:
+            commands += self._member_over(gang, rank, outcome, at)
+        for agent in adopted.freed:
+            commands += self.prepare(agent)
+        return [*commands, *(self._conclude(self.sweep.clear_queue()) if self.sweep.stop else [])]
+
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""
         commands: Commands = []
@@ -440,10 +446,7 @@ class RunMachine:
         formed = [trial for trial in self.sweep.queue if trial.generation != NOT_FORMED]
         return [
             *self._conclude(self.sweep.settled),
-            *(
-                do.SweepCheckpoints(trial.id, self.sweep.exploits.retained(trial), Generation(trial.generation + 1))
-                for trial in formed
-            ),
+            *(swept(self.sweep, trial) for trial in formed),
         ]
 
     def on_suggested(self, event: on.Suggested) -> Commands:
@@ -517,6 +520,8 @@ class RunMachine:
                 reason = self.sweep.stop.reason if self.sweep.stop else "stopped"
                 gang.fail(Failure(FailureKind.STOPPED, f"ended: {reason}"), at)
                 commands += self._stop_members(gang, at)
+        if self.sweep.awaited:
+            commands += self._adopt(at)
         # Closed cases first: a trial that is closed here must not get a gang below.
         commands += self._conclude(self._case_closing.settle())
         for trial in self.sweep.pruned.take_running():

@@ -27,7 +27,7 @@ from sparktrain.state.losses.shortage import Shortage
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
-from sparktrain.state.restart import Decision, continuation_of, decide, history_of, restart_of
+from sparktrain.state.restart import Decision, continuation_of, decide, driver_loss, history_of, restart_of
 from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
@@ -83,6 +83,8 @@ class Sweep:
         """When the last report of a trial was recorded."""
         self.paused: dict[TrialId, Trial] = {}
         """Trials that wait for their promotion."""
+        self.awaited: dict[TrialId, Trial] = {}
+        """Trials with a gang of an earlier driver that may continue: see `losses.adoption`."""
         self.cases = CaseTable(limits.spec.replication.size, limits.spec.metric, self.trials)
         self.pruned = PrunedTrials(limits.spec, self.trials, self.cases)
         self.exploits = Exploits(limits, self.trials)
@@ -117,6 +119,7 @@ class Sweep:
         self.space = driver.space
         self.queue = deque(queue)
         self.paused = {trial.id: trial for trial in self.trials.values() if trial.status is TrialStatus.PAUSED}
+        self.awaited = {trial.id: trial for trial in self.trials.values() if trial.status is TrialStatus.RUNNING}
 
     def start_driver(self, facts: Sequence[fact.AnyRecord]) -> None:
         """All records of earlier drivers are folded; `facts` are the first of this one."""
@@ -193,6 +196,23 @@ class Sweep:
             memory_step=gang.checkpoints.memory_step,
         )
         self._facts.append(formed)
+
+    def adopt(self, trial: Trial, gang: Gang) -> None:
+        """The gang of an earlier driver continues."""
+        del self.awaited[trial.id]
+        self.failures.started(trial)
+        self.gangs[trial.id] = gang
+        self._facts.append(fact.GangAdopted(trial=trial.id, generation=gang.generation))
+
+    def abandon(self, trial: Trial, at: float) -> None:
+        """The gang of an earlier driver was lost with it: the trial is next, from its checkpoint."""
+        del self.awaited[trial.id]
+        trial.restart_history.add(driver_loss(trial))
+        trial.restart_history.forgiven = len(trial.restarts)
+        trial.restart_history.failed_at = at
+        self._facts.append(fact.GangRestarted(trial=trial.id, restart=trial.restarts[-1], forgiven=True))
+        trial.move(TrialStatus.QUEUED)
+        self.queue.appendleft(trial)
 
     def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
         """Member `rank` of the gang has entered the training function on `agent`; whether it restarts alone.
@@ -536,7 +556,7 @@ class Sweep:
     def over(self) -> bool:
         """Each trial that was added is final, and no more will come."""
         no_more = self.stop is not None or (self.exhausted and not self.suggesting)
-        return no_more and not self.queue and not self.gangs and not self.paused
+        return no_more and not (self.queue or self.gangs or self.paused or self.awaited)
 
 
 def _rank(slow: SlowMember | None) -> int | None:

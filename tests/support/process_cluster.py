@@ -34,17 +34,17 @@ class ProcessCluster(LocalEngine):
 
 
 def sweep_in_cluster(function: Any, space: dict[str, Sequence[Any]], folder: Path, **options: Any) -> SweepResult:
-    """A sweep on two agents with its coordinator beside one of them; its runs are in FOLDER/runs."""
+    """A sweep on two agents, or `slots`, with its coordinator beside one of them; its runs are in FOLDER/runs."""
     return launch(*cluster_call(function, space, folder, **options))
 
 
 def cluster_call(
-    function: Any, space: dict[str, Sequence[Any]], folder: Path, **options: Any
+    function: Any, space: dict[str, Sequence[Any]], folder: Path, *, slots: int = 2, **options: Any
 ) -> tuple[CheckedCall, OwnAgents]:
     """The call of such a sweep, and its agents."""
     given = {"metric": "y", "mode": "max", "backend": "none", "name": "run", "progress": False, "preload": []}
     chosen = SweepOptions(coordinator="cluster", dir=str(folder / "runs"), **(given | options))
-    return compose(function, space, chosen), OwnAgents(ProcessCluster(st.local(slots=2)))
+    return compose(function, space, chosen), OwnAgents(ProcessCluster(st.local(slots=slots)))
 
 
 def coordinators(above: int | None = None) -> list[psutil.Process]:

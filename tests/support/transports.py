@@ -41,6 +41,7 @@ from sparktrain.protocol.messages import (
     Join,
     Judged,
     Leave,
+    MemberAdopted,
     MemberAsked,
     MemberAwaits,
     MemberDoubts,
@@ -157,7 +158,7 @@ FROM_AGENT: tuple[Message, ...] = (
 
 TO_AGENT: tuple[Message, ...] = (
     WELCOME,
-    HeartbeatAck(),
+    HeartbeatAck(settled=3),
     Depart(notice="Spark decommissions executor 3"),
     Prepare(run=MEMBER.run, code=Code("00ff", b"\x80\x04K\x01.", archive=b"PK"), preload=("sklearn",)),
     START,
@@ -176,6 +177,7 @@ TO_AGENT: tuple[Message, ...] = (
     MemberMoved(member=MEMBER, rank=Rank(2), place=MemberAddress("host-2", "10.0.0.2", 4001, Role.PS)),
     Judged(member=MEMBER, step=8, next=26, stops=True),
     AnswerMember(member=MEMBER, number=2, answer=b"0.5", problem="ValueError: it is wrong"),
+    MemberAdopted(member=MEMBER),
     FeedEnded(member=MEMBER, over=FeedOver("train", 1, "its job failed")),
     Dismiss(reason="the pool is closed"),
     Tokens(b"HDTS\x00\x01"),

@@ -31,7 +31,7 @@ from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.prepare.known_backend import with_known_backend
 from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.errors import AgentsLostError, FunctionError, SparktrainError, SpecError
-from sparktrain.executor.cluster_dialer import JOIN_S
+from sparktrain.executor.cluster_dialer import HOLD_S, JOIN_S
 from sparktrain.protocol.certificates import issue, server_fingerprint
 from sparktrain.protocol.coordinator_office import CoordinatorSecrets
 from sparktrain.protocol.ticket import AgentTicket, CoordinatorHome
@@ -222,7 +222,7 @@ def _ticket(cluster_call: StoredClusterCall) -> AgentTicket:
         secrets=msgspec.msgpack.encode(secrets),
         tokens=cluster_call.tokens,
     )
-    return AgentTicket(name, (), 0, certificates.agent, JOIN_S, 0.0, home=home)
+    return AgentTicket(name, (), 0, certificates.agent, JOIN_S, 0.0, hold_s=HOLD_S, home=home)
 
 
 def pickled_callbacks(callbacks: tuple[object, ...]) -> bytes:

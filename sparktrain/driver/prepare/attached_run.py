@@ -70,6 +70,7 @@ class AttachedRun:
             # `run.json` is written once: a run that was extended kept its first total, and status showed 6 of 3 trials.
             trials=self.trials,
             local=self.local,
+            adopts=self.call.resume_rules.succeeds,
         )
 
     def waits_for_spark(self) -> bool:

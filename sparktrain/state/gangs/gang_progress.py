@@ -50,6 +50,11 @@ class GangAttendance(Struct, gc=False):
             else:
                 members.discard(rank)
 
+    def backdate(self, seconds: float) -> None:
+        """This driver knows the gang only now, and it has trained for `seconds` already."""
+        self.formed_at -= seconds
+        self.running_since = later(self.running_since, -seconds)
+
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""
         self.formed_at += seconds

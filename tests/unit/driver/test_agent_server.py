@@ -22,7 +22,8 @@ SAID = "keras is 3.15 on the driver and 3.12 on the executor (host host-1): inst
 
 def joining(agent: str, slot: int, versions: dict[str, str], away: str = "", batch: int = 0) -> m.Join:
     host = f"host-{slot}"
-    return m.Join(agent=AgentId(agent), slot=slot, host=host, pid=1, versions=versions, away=away, batch=batch)
+    absence = m.AgentAbsence(away)
+    return m.Join(agent=AgentId(agent), slot=slot, host=host, pid=1, versions=versions, away=absence, batch=batch)
 
 
 class Scene:

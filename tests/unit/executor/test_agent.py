@@ -159,10 +159,10 @@ async def test_an_agent_that_was_cut_off_for_an_hour_joins_again_with_the_reason
         await scene.clock.advance(ATTEMPT_S + PAUSE_AT_MOST_S + 1.0)
         assert not running.done()
         first, second = scene.joins
-        assert first.away == ""
+        assert first.away == m.AgentAbsence()
         assert first.agent != second.agent
-        assert second.away.startswith("away for 36")
-        assert "the network failed" in second.away
+        assert second.away.reason.startswith("away for 36")
+        assert "the network failed" in second.away.reason
 
 
 async def test_an_agent_that_spark_does_not_end_leaves_after_long_refusals(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ async def test_an_agent_pauses_after_too_many_lost_zygotes_and_joins_again(tmp_p
             await scene.clock.advance(2.0)
             assert len(scene.joins) == number + 2
             assert scene.warm.forgiven == number + 1
-            assert "the zygote was lost 21 times" in scene.joins[-1].away
+            assert "the zygote was lost 21 times" in scene.joins[-1].away.reason
         assert not running.done()
 
 

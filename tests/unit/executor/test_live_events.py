@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from sparktrain.executor import live_events
 from sparktrain.executor.live_events import LiveEvents
-from sparktrain.executor.upload_queue import Storing
+from sparktrain.executor.upload_queue import Chunks, Storing, Uploader
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 
@@ -17,18 +16,18 @@ MEMBER = Member(RunId("run"), TrialId(0), Generation(1))
 LOOK_S = 0.01
 
 
-class Received:
-    """In place of a dialer: what has arrived of each file, while uploads last."""
+class Received(Uploader):
+    """In place of a workbench: what has arrived of each file, while uploads last."""
 
     def __init__(self) -> None:
         self.growing: dict[str, bytes] = {}
         self.whole: list[str] = []
         self.news = asyncio.Event()
 
-    async def upload(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
+    async def upload(self, header: m.UploadHeader, chunks: Chunks) -> m.UploadDone:
         if not header.grows:
             self.whole += [part.name for part in header.parts] or [header.name]
-        async for chunk in chunks:
+        async for chunk in chunks():
             if header.grows:
                 self.growing[header.name] = self.growing.get(header.name, b"") + chunk
                 self.news.set()
@@ -50,7 +49,7 @@ class Live:
         self.files = home / "files"
         self.over = asyncio.Event()
         self.received = Received()
-        self.storing = Storing(AgentId("agent"), MEMBER, home, self.received)  # type: ignore[arg-type] # it uploads alone
+        self.storing = Storing(AgentId("agent"), MEMBER, home, self.received)
         self.follow = LiveEvents(self.storing, home, self.over, LOOK_S).follow()
 
     async def end(self, following: "asyncio.Task[None]") -> None:

@@ -1,25 +1,24 @@
 """What travels of a member's files, and in how many uploads."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from sparktrain.executor.upload_queue import SMALL_BYTES, Storing
+from sparktrain.executor.upload_queue import SMALL_BYTES, Chunks, Storing, Uploader
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 
 MEMBER = Member(RunId("run"), TrialId(0), Generation(1))
 
 
-class Uploaded:
-    """In place of a dialer: the names of the files of each upload."""
+class Uploaded(Uploader):
+    """In place of a workbench: the names of the files of each upload."""
 
     def __init__(self) -> None:
         self.names: list[list[str]] = []
 
-    async def upload(self, header: m.UploadHeader, chunks: AsyncIterator[bytes]) -> m.UploadDone:
-        size = sum([len(chunk) async for chunk in chunks])
+    async def upload(self, header: m.UploadHeader, chunks: Chunks) -> m.UploadDone:
+        size = sum([len(chunk) async for chunk in chunks()])
         self.names.append([part.name for part in header.parts] or [header.name])
         return m.UploadDone(size)
 
@@ -34,7 +33,7 @@ def _home(tmp_path: Path, log: bytes, **files: bytes) -> Path:
 
 async def _bring_all(home: Path) -> list[list[str]]:
     uploaded = Uploaded()
-    storing = Storing(AgentId("agent"), MEMBER, home, uploaded)  # type: ignore[arg-type] # it uploads alone
+    storing = Storing(AgentId("agent"), MEMBER, home, uploaded)
     await storing.bring_all("log.txt")
     assert storing.problem == ""
     return uploaded.names
@@ -61,5 +60,5 @@ def test_a_long_or_capped_or_missing_log_is_not_sent_with_others(
 ) -> None:
     if size is not None:
         (tmp_path / "log.txt").write_bytes(bytes(size))
-    storing = Storing(AgentId("agent"), MEMBER, tmp_path, Uploaded())  # type: ignore[arg-type] # as above
+    storing = Storing(AgentId("agent"), MEMBER, tmp_path, Uploaded())
     assert storing.is_short("log.txt", limit) is short

@@ -53,6 +53,9 @@ class World:
             if isinstance(command, do.PlaceMember):
                 assert command.agent not in self.running, f"{command.agent} is given a second member"
                 self.running[command.agent] = command.member
+            elif isinstance(command, do.AdoptMember):
+                assert command.agent not in self.running, f"{command.agent} holds a second member"
+                self.running[command.agent] = command.member
             elif isinstance(command, do.DropAgent):
                 self.running.pop(command.agent, None)
             elif isinstance(command, do.Send) and isinstance(command.message, m.RenameMember):
