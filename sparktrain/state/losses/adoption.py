@@ -98,7 +98,7 @@ class Adoptions:
         """Gangs that are whole continue; once the time is over, or the run stops, the other trials are queued again."""
         adopted = AdoptionRound()
         awaited = self._sweep.awaited
-        for trial in [trial for trial in awaited.values() if len(self._held(trial)) == len(trial.attempt.hosts)]:
+        for trial in [trial for trial in awaited.values() if self._is_whole(trial)]:
             self._adopt(trial, adopted, at)
         if at < self._by and self._sweep.stop is None:
             return adopted
@@ -118,6 +118,14 @@ class Adoptions:
             if agent is not None and holder in self._agents.held:
                 offers[rank] = (agent, self._agents.held[holder])
         return offers
+
+    def _is_whole(self, trial: Trial) -> bool:
+        """Whether agents have offered all members, and those are in one ring.
+
+        They are not where the driver before was lost while it told them how their next ring meets: some would wait.
+        """
+        offers = self._held(trial)
+        return len(offers) == len(trial.attempt.hosts) and len({held.ring for _, held in offers.values()}) == 1
 
     def _heals(self, trial: Trial) -> bool:
         """Whether the members that agents have offered can form a ring without those that are lost."""
@@ -152,6 +160,9 @@ class Adoptions:
             self._agents.adopt(agent, held.member)
             self._recover(gang, rank, agent, held, at)
             adopted.commands.append(do.AdoptMember(agent.id, held.member, trial.params))
+        if len(offers) == gang.size and (ring := gang.absences.newest_ring):
+            # The driver before may have been lost before it could say so, and they wait for it.
+            adopted.commands += [do.Send(agent, m.RingJoined(member, ring)) for agent, member in gang.live()]
         for rank in map(Rank, range(gang.size)):
             if rank not in offers:  # the others have trained with it
                 self._sweep.enter(gang, rank, None, at)
