@@ -70,6 +70,8 @@ class MemberAbsences(Struct, gc=False):
     handovers: GangHandovers = field(default_factory=GangHandovers)
     newest_ring: int = 0
     """Number of the newest ring that the members form, or have formed."""
+    adopted_ring: int = 0
+    """Number of the ring in which this driver has adopted all members; 0 where it has formed the gang."""
     healed: dict[Rank, int] = {}
     """Members that have joined that ring, with the steps that they have finished."""
     vacant: set[Rank] = set()

@@ -161,6 +161,7 @@ class Adoptions:
             self._recover(gang, rank, agent, held, at)
             adopted.commands.append(do.AdoptMember(agent.id, held.member, trial.params))
         if len(offers) == gang.size and (ring := gang.absences.newest_ring):
+            gang.absences.adopted_ring = ring
             # The driver before may have been lost before it could say so, and they wait for it.
             adopted.commands += [do.Send(agent, m.RingJoined(member, ring)) for agent, member in gang.live()]
         for rank in map(Rank, range(gang.size)):

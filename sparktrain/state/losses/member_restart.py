@@ -292,11 +292,10 @@ class MemberRestarts:
         away = absences.by_rank
         # The end of a member is that of the gang, also where all had joined the ring before.
         formed = bool(away) and not gang.attendance.ended and all(absence.reserved for absence in away.values())
-        if message.ring != absences.newest_ring:
-            return None
-        if not away and message.ring:  # a driver that has adopted the gang gets again what the one before has heard
+        # A driver that has adopted the gang gets again what the one before has heard.
+        if not away and 0 < message.ring == absences.adopted_ring:
             return [do.Send(gang.agents[message.member.rank], m.RingJoined(message.member, message.ring))]
-        if not formed:
+        if not formed or message.ring != absences.newest_ring:
             return None
         absences.healed[message.member.rank] = message.step
         # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
