@@ -133,6 +133,6 @@ class Outbox:
 
     def _unsettled(self) -> list[m.FromAgent]:
         """What the next coordinator gets."""
-        kept = [message for _, message, _ in self._kept]
-        lasting = [message for message in (*self._asked.values(), *self._lasting.values()) if message not in kept]
-        return sorted([*lasting, *kept], key=lambda message: _LAST.get(type(message), 0))
+        messages = [message for _, message, _ in self._kept]
+        lasting = [message for message in (*self._asked.values(), *self._lasting.values()) if message not in messages]
+        return sorted([*lasting, *messages], key=lambda message: _LAST.get(type(message), 0))
