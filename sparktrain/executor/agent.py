@@ -355,6 +355,8 @@ class Agent:
                     self.bench.outbox.settle(settled)
                     self._lease.answered()
                     self._leased.set()
+                case m.AskHeartbeat():
+                    self._send_heartbeat()
                 case m.Prepare() as prepare:
                     self._spawn(self._prepare(prepare))
                 case m.Tokens(content=content):
@@ -416,12 +418,14 @@ class Agent:
     async def _send_heartbeats(self, heartbeat_s: float) -> None:
         """Renew the lease. Raises LinkClosedError when it has run out: another agent may have the member by then."""
         while self._lease.left_s(now := self._clock.now()) > 0.0:
-            # Count the lease from here and not from the answer: the coordinator may have counted it from any moment
-            # since.
-            self._lease.sent(now)
-            self._post(m.Heartbeat())
+            self._send_heartbeat()
             await self._clock.sleep(min(heartbeat_s, self._lease.left_s(now)))
         raise LinkClosedError("the coordinator did not answer before the lease ran out")
+
+    def _send_heartbeat(self) -> None:
+        # Count the lease from here and not from the answer: the coordinator may have counted it from any moment since.
+        self._lease.sent(self._clock.now())
+        self._post(m.Heartbeat())
 
     async def _keep_zygote(self) -> None:
         """Replace lost zygotes. Raises UnfitError after too many losses."""

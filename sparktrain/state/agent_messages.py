@@ -268,6 +268,10 @@ class RingJoined(Message, frozen=True, tag=True):
     ring: int
 
 
+class AskHeartbeat(Message, frozen=True, tag=True):
+    """Members on other hosts do not reach that of the agent: it sends a heartbeat at once, or is soon lost."""
+
+
 class RenameMember(Message, frozen=True, tag=True):
     """The process of `member`, which was prepared, is `successor` from now on: it takes the place of that member."""
 
@@ -371,7 +375,8 @@ class AnswerMember(Message, frozen=True, tag=True):
 
 
 StateOutput = (
-    FormGang
+    AskHeartbeat
+    | FormGang
     | RingBroken
     | RingJoined
     | RenameMember

@@ -170,12 +170,17 @@ class Agents:
         """A message of the agent shows that it is alive."""
         self._leases.renew(agent, at)
 
-    def doubt(self, agent_id: AgentId) -> None:
-        """Others cannot reach the host of the agent: all agents there are soon lost, each unless it is heard of."""
+    def doubt(self, agent_id: AgentId, at: float) -> list[AgentId]:
+        """Others cannot reach the host of the agent: all agents there are soon lost, each unless it is heard of.
+
+        Returns those that are to show that they are alive.
+        """
         doubted = self._all.get(agent_id)
-        for agent in self._all.values() if doubted is not None else ():
-            if doubted is not None and (agent.host, agent.address) == (doubted.host, doubted.address):
-                self._leases.doubt(agent.id)
+        if doubted is None or not self._leases.doubt(agent_id, at):
+            return []
+        host = doubted.host, doubted.address
+        neighbors = [agent.id for agent in self._all.values() if (agent.host, agent.address) == host]
+        return [agent_id, *(agent for agent in neighbors if self._leases.doubt(agent, at))]
 
     def is_doubted(self, agent: AgentId) -> bool:
         """Whether others cannot reach the host of the agent, and nothing was heard of it since."""
@@ -190,8 +195,8 @@ class Agents:
         """For how long the coordinator was suspended before `at`, see `Leases.woke`."""
         return self._leases.woke(at)
 
-    def expired(self, at: float) -> dict[AgentId, float]:
-        """Agents with a lease that ran out before `at`, in the order in which they joined, and its length."""
+    def expired(self, at: float) -> dict[AgentId, str]:
+        """Agents with a lease that ran out before `at`, in the order in which they joined, and why."""
         return self._leases.expired(at)
 
     def remove(self, agent_id: AgentId) -> AgentState | None:

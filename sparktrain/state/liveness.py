@@ -8,9 +8,10 @@ SLEPT_S = 6.0
 """The coordinator looks at leases ten times a second. After so long without a look, it was itself suspended
 or held up, and what agents sent meanwhile is still unread."""
 
-
-DOUBTED_S = 4.0
-"""How long an agent may be silent if others cannot reach its host: longer than the interval of its heartbeats."""
+ANSWER_S = 1.0
+"""How long an agent with a host that others cannot reach has to answer `AskHeartbeat`."""
+HELD_UP_S = 0.3
+"""So long a gap between two looks counts for no agent that is to answer: its answer may be among what is unread."""
 
 
 class Leases:
@@ -19,21 +20,25 @@ class Leases:
     def __init__(self, lease_s: float) -> None:
         self._lease_s = lease_s
         self._heard_at: dict[AgentId, float] = {}
-        self._doubted: set[AgentId] = set()
+        self._doubted: dict[AgentId, float] = {}
+        """Since when others cannot reach the host of an agent that was not heard of since."""
         self._looked_at: float | None = None
 
     def renew(self, agent: AgentId, at: float) -> None:
         """A heartbeat of `agent` came at `at`."""
         self._heard_at[agent] = at
-        self._doubted.discard(agent)
+        self._doubted.pop(agent, None)
 
-    def doubt(self, agent: AgentId) -> None:
-        """Members on other hosts cannot reach that of `agent`: its lease is `DOUBTED_S` long, until it is heard of.
+    def doubt(self, agent: AgentId, at: float) -> bool:
+        """Members on other hosts cannot reach that of `agent`: its lease ends `ANSWER_S` later, unless it is heard of.
 
-        What they report ends no lease by itself: they may be the ones that are cut off.
+        What they report ends no lease by itself: they may be the ones that are cut off. False where it is doubted
+        already.
         """
-        if agent in self._heard_at:
-            self._doubted.add(agent)
+        if agent not in self._heard_at or agent in self._doubted:
+            return False
+        self._doubted[agent] = at
+        return True
 
     def is_doubted(self, agent: AgentId) -> bool:
         """Whether the agent was not heard of since `doubt`."""
@@ -47,7 +52,7 @@ class Leases:
     def end(self, agent: AgentId) -> None:
         """The lease of `agent` ends, for the agent is gone."""
         self._heard_at.pop(agent, None)
-        self._doubted.discard(agent)
+        self._doubted.pop(agent, None)
 
     def woke(self, at: float) -> float:
         """For how long the coordinator was itself suspended or held up before `at`; 0 where it was not.
@@ -57,19 +62,23 @@ class Leases:
         """
         gap_s = 0.0 if self._looked_at is None else at - self._looked_at
         self._looked_at = at
+        if gap_s > HELD_UP_S:
+            self._doubted = {agent: since + gap_s for agent, since in self._doubted.items()}
         if gap_s <= SLEPT_S:
             return 0.0
         for agent in list(self._heard_at):
             self.renew(agent, at)
         return gap_s
 
-    def expired(self, at: float) -> dict[AgentId, float]:
-        """Agents with a lease that ran out before `at`, in the order in which they joined, and how long it was."""
-        return {
-            agent: lease_s
-            for agent, heard_at in self._heard_at.items()
-            if heard_at + (lease_s := DOUBTED_S if agent in self._doubted else self._lease_s) < at
-        }
+    def expired(self, at: float) -> dict[AgentId, str]:
+        """Agents with a lease that ran out before `at`, in the order in which they joined, and why."""
+        reasons = {}
+        for agent, heard_at in self._heard_at.items():
+            if self._doubted.get(agent, at) + ANSWER_S < at:
+                reasons[agent] = f"no answer for {ANSWER_S:g} s, and no other member reaches its host"
+            elif heard_at + self._lease_s < at:
+                reasons[agent] = f"no heartbeat for {self._lease_s:g} s"
+        return reasons
 
 
 class Lease:

@@ -270,8 +270,7 @@ class Machine:
             self._allocator.postpone(slept_s)
             for machine in self._runs.values():
                 machine.sweep.postpone(slept_s)
-        for agent, lease_s in self.agents.expired(at).items():
-            reason = f"no heartbeat for {lease_s:g} s"
+        for agent, reason in self.agents.expired(at).items():
             lost = self.agents.get(agent)
             owner = None if lost is None or lost.member is None else lost.member.run
             fold.add(owner if owner in self._runs else self._default, [do.DropAgent(agent, reason)])

@@ -172,10 +172,9 @@ class RunMachine:
                 # At once: a member that cannot change its ring for a process heals again after its next step.
                 return [] if heals else self._handovers.check(at)
             case m.MemberDoubts(ranks=ranks):
-                for rank in ranks:
-                    if 0 <= rank < gang.size:
-                        self._agents.doubt(gang.agents[rank])
-                return []
+                doubted = [gang.agents[rank] for rank in ranks if 0 <= rank < gang.size]
+                silent = [agent for entry in doubted for agent in self._agents.doubt(entry, at)]
+                return [do.Send(agent, m.AskHeartbeat()) for agent in silent]
             case m.MemberHealed():
                 healed = self._restarts.healed(gang, message, at)
                 return [refused(agent, message.member)] if healed is None else [*healed, *self._delete(gang)]

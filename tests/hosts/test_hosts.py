@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from sparktrain.cluster import driver_address
 from sparktrain.cluster.driver_address import Address
-from sparktrain.state.liveness import DOUBTED_S
+from sparktrain.state.liveness import ANSWER_S
 from tests.faults.standalone import standalone
 from tests.hosts.learning import fitted, served, together, work
 from tests.support.hosts import Network, bridged_hosts
@@ -189,7 +189,7 @@ def test_a_ring_heals_soon_after_the_host_of_a_member_is_cut_off(
     assert (restart.rank, restart.healed, restart.steps_lost) == (1, True, 0)
     assert again[0].pid == first[0].pid, "the other member has kept its process"
     assert again[1].host not in {each.host for each in first}
-    assert f"no heartbeat for {DOUBTED_S:g} s" in restart.cause, "its ring has noticed it before its agent's lease ends"
+    assert f"no answer for {ANSWER_S:g} s" in restart.cause, "its ring has noticed it before its agent's lease ends"
     record_property("seconds until the ring has healed", round(again[0].at - cut_at, 1))
 
 

@@ -3,8 +3,9 @@
 import os
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NamedTuple
 
 from sparktrain.state.topology import Formation
 
@@ -12,8 +13,9 @@ Sockets = frozenset[tuple[int, str]]
 """Sockets by their descriptors and inodes."""
 
 _FOLDER = "/proc/self/fd"
-_TCP_INFO = struct.Struct("4B")
-"""The first fields of Linux's `struct tcp_info`: state, congestion state, retransmits, and probes."""
+_TCP_INFO = struct.Struct("=4B52xI")
+"""Fields of Linux's `struct tcp_info`: state, congestion state, retransmits, probes, and milliseconds since the last
+acknowledgment."""
 _ESTABLISHED = 1
 
 
@@ -85,21 +87,53 @@ class PeerConnections:
 
     def silent_ranks(self, formation: Formation) -> list[int]:
         """Members on other hosts with connections that are closed, or acknowledge nothing."""
-        silent = {address for opened, address in self._addresses.items() if not _is_answered(opened)}
-        silent.discard(formation.mine.address)
-        return [rank for rank, place in enumerate(formation.places) if place.address in silent]
+        return self._ranks_where(lambda opened: not _is_answered(opened), formation)
+
+    def unanswered_ranks(self, formation: Formation, seconds: float) -> list[int]:
+        """Members on other hosts with an open connection that has acknowledged nothing of what was sent for so long.
+
+        The probes of `expect_answers` come each second: `seconds` is longer.
+        """
+        return self._ranks_where(lambda opened: _unanswered_s(opened) >= seconds, formation)
+
+    def _ranks_where(self, matches: Callable[[tuple[int, str]], bool], formation: Formation) -> list[int]:
+        addresses = {address for opened, address in self._addresses.items() if matches(opened)}
+        addresses.discard(formation.mine.address)
+        return [rank for rank, place in enumerate(formation.places) if place.address in addresses]
+
+
+class _Answers(NamedTuple):
+    """What the kernel knows of a connection."""
+
+    is_open: bool
+    repeats: int
+    """What it sends again, and asks again, for it was not acknowledged."""
+    answered_ms: int
+    """Since the last acknowledgment."""
+
+
+def _answers(opened: tuple[int, str]) -> _Answers | None:
+    """None where the connection is gone."""
+    try:
+        with _duplicate(opened) as connection:
+            state, _, retransmits, probes, answered_ms = _TCP_INFO.unpack(
+                connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
+            )
+    except OSError:
+        return None
+    return _Answers(state == _ESTABLISHED, retransmits + probes, answered_ms)
 
 
 def _is_answered(opened: tuple[int, str]) -> bool:
     """Whether a connection is open, and its peer has acknowledged what was sent lately."""
-    try:
-        with _duplicate(opened) as connection:
-            state, _, retransmits, probes = _TCP_INFO.unpack(
-                connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
-            )
-    except OSError:
-        return False
-    return state == _ESTABLISHED and not retransmits and not probes
+    answers = _answers(opened)
+    return answers is not None and answers.is_open and not answers.repeats
+
+
+def _unanswered_s(opened: tuple[int, str]) -> float:
+    """For how long the peer of an open connection has acknowledged nothing, though something was sent."""
+    answers = _answers(opened)
+    return answers.answered_ms / 1000 if answers is not None and answers.is_open and answers.repeats else 0.0
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from sparktrain.training.collectives.continuity import Continuity, Result
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_errors import MovedAway
 from sparktrain.training.collectives.ring_exchange import RingExchange
+from sparktrain.training.collectives.silence_watch import SilenceWatch
 
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 SILENT_S = 3.0
 """How long the host of another member may acknowledge nothing while this member can heal."""
+UNANSWERED_S = 1.25
+"""After so long its agents are asked for a heartbeat: longer than the second from one probe of a connection to the
+next."""
 REPORTED_S = 0.2
 """How long an agent may take to report the loss of its member, before others report its host."""
 ANNOUNCED_S = 10.0
@@ -131,6 +135,9 @@ class RingHealing:
         self._watch: Callable[[], CallWatch | None] = watch
         self._declared = False
         self._listening = False
+        self._silence = SilenceWatch(
+            lambda: self._healing_ring.peers.unanswered_ranks(self._healing_ring.formation, UNANSWERED_S), self._doubt
+        )
         self.waits = False
         """Whether this process is prepared, and has no place in the ring yet."""
         self._met: tuple[RingStanding, ...] = ()
@@ -173,6 +180,7 @@ class RingHealing:
         if heals == self._declared:
             return
         self._declared = heals
+        (self._silence.start if heals else self._silence.stop)()
         self._healing_ring.peers.expect_answers(SILENT_S if heals else 0.0)
         if heals and not self._listening:
             self._listening = True
@@ -378,8 +386,11 @@ class RingHealing:
             return True
         # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
         if silent := self._healing_ring.peers.silent_ranks(self._healing_ring.formation):
-            self._wire.doubts([self._ranks[rank] for rank in silent])
+            self._doubt(silent)
         return self._announced_within(ANNOUNCED_S - REPORTED_S)
+
+    def _doubt(self, silent: Sequence[int]) -> None:
+        self._wire.doubts([self._ranks[rank] for rank in silent if rank < len(self._ranks)])
 
     def _announced_within(self, seconds: float) -> bool:
         until = self._clock.now() + seconds

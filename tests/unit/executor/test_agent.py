@@ -127,6 +127,14 @@ async def test_the_lease_counts_from_the_heartbeat_that_was_answered(tmp_path: P
         assert len(scene.dialer.tried) == 2, "it has ended its member, and dials"
 
 
+async def test_an_agent_that_is_asked_for_a_heartbeat_sends_one_at_once(tmp_path: Path) -> None:
+    async with attending(tmp_path) as (scene, _):
+        heartbeats = scene.count(m.Heartbeat)
+        scene.links.get_nowait().post(m.AskHeartbeat())
+        await settle()
+        assert scene.count(m.Heartbeat) == heartbeats + 1
+
+
 async def test_no_agent_is_ready_before_the_first_answer(tmp_path: Path) -> None:
     async with attending(tmp_path) as (scene, _):
         assert scene.count(m.Ready) == 1

@@ -7,7 +7,7 @@ from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.liveness import DOUBTED_S, SLEPT_S, Lease, Leases
+from sparktrain.state.liveness import ANSWER_S, SLEPT_S, Lease, Leases
 from sparktrain.state.outcome import FailureKind
 from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -56,13 +56,27 @@ def test_a_lease_is_short_while_others_cannot_reach_the_host_of_the_agent() -> N
     other = AgentId("b")
     for agent in (AGENT, other):
         leases.renew(agent, 1.0)
-    leases.doubt(AGENT)
-    leases.doubt(AgentId("gone"))
-    assert not leases.expired(1.0 + DOUBTED_S)
-    assert leases.expired(1.1 + DOUBTED_S) == {AGENT: DOUBTED_S}
-    leases.renew(AGENT, 5.0)
+    assert leases.doubt(AGENT, 2.0)
+    assert not leases.doubt(AGENT, 2.5), "it was asked for a heartbeat already"
+    assert not leases.doubt(AgentId("gone"), 2.0)
+    assert not leases.expired(2.0 + ANSWER_S)
+    assert leases.expired(2.1 + ANSWER_S) == {AGENT: "no answer for 1 s, and no other member reaches its host"}
+    leases.renew(AGENT, 3.0)
     assert not leases.expired(1.0 + LEASE_S), "a heartbeat ends the doubt"
-    assert leases.expired(5.1 + LEASE_S) == {AGENT: LEASE_S, other: LEASE_S}
+    silent = f"no heartbeat for {LEASE_S:g} s"
+    assert leases.expired(3.1 + LEASE_S) == {AGENT: silent, other: silent}
+
+
+def test_a_coordinator_that_is_held_up_gives_an_agent_its_whole_time_to_answer() -> None:
+    leases = Leases(LEASE_S)
+    leases.renew(AGENT, 0.0)
+    leases.woke(0.0)
+    leases.doubt(AGENT, 0.0)
+    leases.woke(4.0)
+    assert not leases.expired(4.0), "its answer may be among what is unread"
+    leases.woke(4.1)
+    assert not leases.expired(4.0 + ANSWER_S)
+    assert leases.expired(4.1 + ANSWER_S)
 
 
 # ---- a coordinator that was suspended

@@ -7,7 +7,7 @@ import pytest
 from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.liveness import DOUBTED_S
+from sparktrain.state.liveness import ANSWER_S
 from sparktrain.state.losses.spreading import SETTLED_S
 from tests.unit.state.gangs import by_rank, run, trial
 from tests.unit.state.test_handovers import move
@@ -125,12 +125,14 @@ def test_no_process_starts_on_a_host_that_others_cannot_reach(spread: bool) -> N
     silent = agents[1]
     neighbor = world.join("x7", silent[0], 7)
     elsewhere = world.join("y8", "y", 8)
-    world.receive(agents[0], m.MemberDoubts(world.running[agents[0]], (1,)))
-    world.at += DOUBTED_S + 0.1
-    for agent in (*agents[::2], elsewhere):
-        world.receive(agent, m.Heartbeat())
+    doubts = m.MemberDoubts(world.running[agents[0]], (1,))
+    asked = [command.agent for command in world.receive(agents[0], doubts) if isinstance(command, do.Send)]
+    assert asked == [silent, neighbor]
+    assert not world.receive(agents[0], doubts), "each agent is asked once"
     world.running.pop(silent)
-    world.tick(0.1, beating=False)
+    world.tick(ANSWER_S, beating=False)
+    assert not world.all(do.DropAgent)
+    world.tick(0.2, beating=False)
     assert {each.agent for each in world.all(do.DropAgent)} == {silent, neighbor}, "all agents of the host"
     assert world.running[elsewhere].rank == 1
 
