@@ -122,7 +122,7 @@ class Adoptions:
     def _is_whole(self, trial: Trial) -> bool:
         """Whether agents have offered all members, and those are in one ring.
 
-        They are not where the driver before was lost while it told them how their next ring meets: some would wait.
+        They are not where the driver before was lost while it sent them the places in their next ring: some would wait.
         """
         offers = self._held(trial)
         return len(offers) == len(trial.attempt.hosts) and len({held.ring for _, held in offers.values()}) == 1
@@ -162,7 +162,7 @@ class Adoptions:
             adopted.commands.append(do.AdoptMember(agent.id, held.member, trial.params))
         if len(offers) == gang.size and (ring := gang.absences.newest_ring):
             gang.absences.adopted_ring = ring
-            # The driver before may have been lost before it could say so, and they wait for it.
+            # The driver before may have been lost before it could confirm that, and they wait for it.
             adopted.commands += [do.Send(agent, m.RingJoined(member, ring)) for agent, member in gang.live()]
         for rank in map(Rank, range(gang.size)):
             if rank not in offers:  # the others have trained with it

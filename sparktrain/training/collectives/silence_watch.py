@@ -17,7 +17,7 @@ class SilenceWatch:
     """The watch of one member, with a thread of its own from the first `start` on."""
 
     def __init__(self, silent: Callable[[], Sequence[int]], report: Callable[[Sequence[int]], None]) -> None:
-        """`silent` returns the members of silent hosts, `report` tells the coordinator. Both are called in the
+        """`silent` returns the members of silent hosts, `report` sends them to the coordinator. Both are called in the
         thread."""
         self._silent = silent
         self._report = report
