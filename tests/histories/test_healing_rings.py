@@ -374,7 +374,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
     "does not fence the lost process": partial(patch.object, MemberAbsences, "depart", _same_process),
     "is healed too early": partial(patch.object, MemberRestarts, "healed", _hurried),
-    "confirms to none that all have joined": partial(patch.object, MemberRestarts, "healed", _mute),
+    "informs none that all have joined": partial(patch.object, MemberRestarts, "healed", _mute),
     "trains on before all have joined": partial(patch.object, MemberRestarts, "healed", _early),
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),

@@ -12,6 +12,7 @@ from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_stop import GangPause
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.placement import gang_size
 from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep
 
@@ -42,7 +43,7 @@ class Growths:
                 reason = f"grows to {size} members: agents are there again"
                 vacant = next(iter(gang.absences.vacant), None)
                 joins = [] if vacant is None else self._handovers.start(gang, vacant, reason, at)
-                if joins or not self._holds_copy(gang):
+                if joins or not self._holds_copy(gang) or not self._forms_at_once(gang, len(gang.ranks) + spare, at):
                     commands += joins
                     continue
                 gang.stop.pause = GangPause(reason=reason, asked_at=at)
@@ -61,6 +62,10 @@ class Growths:
         if len(gang.ranks) >= self._sweep.limits.size or at < changed_at + GROW_AFTER_S:
             return False
         return self._trains(gang) and (bool(gang.absences.vacant) or self._holds_copy(gang))
+
+    def _forms_at_once(self, gang: Gang, agents: int, at: float) -> bool:
+        """Whether the next gang forms with so many agents: soon after a loss it would wait for those of a whole one."""
+        return gang_size(self._sweep, self._sweep.trials[gang.trial], self._agents, at) <= agents
 
     def _holds_copy(self, gang: Gang) -> bool:
         """Some agent has a snapshot of the gang: its members take them, and can pause after one."""

@@ -7,6 +7,7 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.outcome import FailureKind
+from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import MemberRestarted
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.ps_gangs import placed, whole
@@ -210,7 +211,8 @@ def test_it_grows_by_a_pause_where_no_process_can_take_the_place(why: str) -> No
     else:
         world.declare(agents[1])
     train(world, others, STEP + 10)
-    world.join("new")
+    for number in range(4 - len(others)):
+        world.join(f"new{number}")
     world.tick(GROW_AFTER_S)
     assert asked(world) == set(others)
     for agent in others:
@@ -219,6 +221,50 @@ def test_it_grows_by_a_pause_where_no_process_can_take_the_place(why: str) -> No
     run(world, by_rank(world))
     assert "agents are there again" in trial(world).restarts[-1].cause
     assert not trial(world).restarts[-1].healed
+
+
+@pytest.mark.parametrize("back", [1, 2])
+def test_both_members_come_back_to_two_vacant_places(back: int) -> None:
+    world = World()
+    agents = ring(world, size=4)
+    for number, agent in enumerate(agents[:1:-1], 1):
+        world.lose(agent)
+        continue_in(world, number)
+    assert live_gang(world).absences.vacant == {2, 3}
+    train(world, agents[:2], STEP + 10)
+    for number in range(back):
+        world.join(f"new{number}")
+    if back == 1:
+        world.tick(GROW_AFTER_S)
+        assert not asked(world), "so soon after the losses the next gang would wait for a fourth agent"
+        world.tick(SHRINK_AFTER_S - GROW_AFTER_S - 1.0)
+        train(world, agents[:2], STEP + 20)
+    pause_and_grow(world, agents[:2], STEP + 24)
+    assert len(by_rank(world)) == 2 + back
+    if back == 1:  # the other one comes later
+        members = by_rank(world)
+        for agent in members:
+            world.declare(agent, shrinks=True)
+        train(world, members, STEP + 30)
+        for agent in members:
+            world.hold(agent, STEP + 30)
+        world.join("late")
+        pause_and_grow(world, members, STEP + 44)
+    assert (len(by_rank(world)), live_gang(world).size) == (4, 4)
+    assert not live_gang(world).absences.vacant
+    assert [restart.steps_lost for restart in trial(world).restarts] == [0] * (5 - back)
+
+
+def pause_and_grow(world: World, members: list[AgentId], step: int) -> None:
+    """The members are asked to pause, hold what they have after `step`, and end; the next gang trains."""
+    before = len(world.sent(m.AskSnapshot))
+    world.tick(GROW_AFTER_S)
+    assert [ask.member.rank for ask in world.sent(m.AskSnapshot)[before:]] == list(range(len(members)))
+    for agent in members:
+        world.step(agent, step)
+        world.hold(agent, step, paused=True)
+    stopped(world, members)
+    run(world, by_rank(world))
 
 
 def test_a_gang_with_a_vacant_place_leaves_a_drained_agent_as_others_do() -> None:

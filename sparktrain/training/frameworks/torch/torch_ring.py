@@ -32,8 +32,10 @@ from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
 from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets, without_port
 from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.torch import torch_values
+from sparktrain.training.frameworks.torch.leavable_store import LeavableStore, await_server
 from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 from sparktrain.training.frameworks.torch.torch_environment import environment
 
@@ -89,6 +91,8 @@ def _connect(joining: Joining) -> dist.TCPStore:
     """A connection to the store of rank 0. Raises FormError."""
     chief = joining.formation.places[0]
     try:
+        if joining.changes.number:
+            await_server(chief.address, chief.port, joining.timeout_s, lambda: _is_left(joining))
         return dist.TCPStore(chief.address, chief.port, is_master=False, timeout=timedelta(seconds=joining.timeout_s))
     except RuntimeError as error:
         raise FormError(
@@ -96,6 +100,12 @@ def _connect(joining: Joining) -> dist.TCPStore:
             f"{chief.port}) cannot be reached within {joining.timeout_s:g} s: {_first_line(error)}; members connect to "
             "each other on any port, so no firewall may be between them"
         ) from error
+
+
+def _is_left(joining: Joining) -> bool:
+    """Whether the members form a later ring than the one that `joining` is for."""
+    exchange = joining.exchange
+    return isinstance(exchange, RingExchange) and exchange.is_left
 
 
 class TorchRing(Ring):
@@ -122,6 +132,7 @@ class TorchRing(Ring):
         self._formation = joining.formation
         self._server = server
         self._store = store
+        self._group_store: LeavableStore | None = None
         self._timeout_s = joining.operation_s
         self.peers = PeerConnections()
         """Those of Gloo, in a group that the ring has made."""
@@ -196,14 +207,17 @@ class TorchRing(Ring):
     def rejoin(self, formation: Formation, number: int) -> None:
         """Leave the group, and make that of ring `number` with `formation`. Call `break_off` first.
 
-        Blocks until all members have joined. Raises FormError, RingError.
+        Blocks until all members have joined, or form a later ring. Raises FormError.
         """
         self.leave()
         changes = replace(self._joining.changes, number=number)
         self._joining = replace(self._joining, formation=formation, changes=changes)
         self._formation = formation
         self._store = _met(self._joining, self._server)
-        _ = self.group
+        try:
+            _ = self.group
+        except RingError as error:
+            raise FormError(str(error)) from error
 
     def _make_group(self) -> None:
         """Raises RuntimeError."""
@@ -211,7 +225,9 @@ class TorchRing(Ring):
         sockets_before = open_sockets()
         timeout = timedelta(seconds=self._timeout_s)
         if self._joining.changes.number:
-            store = dist.PrefixStore("group", self._store)
+            # C++ calls back into the Python object, and does not keep it alive.
+            self._group_store = self._leavable()
+            store = dist.PrefixStore("group", self._group_store)
             dist.init_process_group(self._backend, store=store, rank=self.rank, world_size=self.size, timeout=timeout)
         else:
             dist.init_process_group(self._backend, timeout=timeout)
@@ -219,6 +235,11 @@ class TorchRing(Ring):
         self.peers = PeerConnections(without_port(open_sockets() - sockets_before, self._formation.places[0].port))
         self._has_own_group = True
         self.numbered = self._number()
+
+    def _leavable(self) -> LeavableStore:
+        """The part of the gang's store for this ring, with waits that end once the members form a later one."""
+        joining = self._joining
+        return LeavableStore(self._store, timedelta(seconds=self._timeout_s), lambda: _is_left(joining))
 
     def _number(self) -> int:
         """How many collectives the group has had in this process."""
@@ -308,7 +329,7 @@ class TorchRing(Ring):
         number = torch.cuda.current_device() if torch.cuda.is_initialized() else 0
         self._store.set(f"gpu/{self.rank}", gpu_identity.gpu_uuid(number) if torch.cuda.is_available() else b"")
         keys = [f"gpu/{rank}" for rank in range(self.size)]
-        self._store.wait(keys, timedelta(seconds=self._timeout_s))
+        self._leavable().wait(keys)
         uuids = [self._store.get(key) for key in keys]
         if gpu_identity.each_has_its_own(uuids, self.size):
             return "cpu:gloo,cuda:nccl"
