@@ -36,6 +36,7 @@ def main() -> None:
 
 def _follow(settings: PageSettings, shell: PageShell) -> None:
     """Load what reads the runs, and follow them. Ends the process by an error: nothing could be shown."""
+    shell.wait_for_answer()
     try:
         app, feed = _loaded(settings)
         shell.take(app)

@@ -11,6 +11,8 @@ from sparktrain.page.page_request import HTML, TEXT, PageRequest
 from sparktrain.report.html import STATIC, asset, served_page
 from sparktrain.webserve.token_guard import App, Environ, StartResponse
 
+HEAD_START_S = 0.2
+"""How long the imports wait for the first request: beside it they would take half of the time of its answer."""
 LOAD_TIMEOUT_S = 60.0
 """How long a request waits for the application."""
 
@@ -21,6 +23,11 @@ class PageShell:
     def __init__(self) -> None:
         self._app: App | None = None
         self._has_loaded = threading.Event()
+        self._has_answered = threading.Event()
+
+    def wait_for_answer(self) -> None:
+        """Wait until the page itself was answered once, for `HEAD_START_S` at most."""
+        self._has_answered.wait(HEAD_START_S)
 
     def take(self, app: App) -> None:
         """The application is there. Any thread."""
@@ -32,7 +39,9 @@ class PageShell:
         if environ.get("REQUEST_METHOD") == "GET":
             match environ.get("PATH_INFO", "/").lstrip("/").split("/"):
                 case [""]:
-                    return PageRequest(environ, start_response).answer(served_page(), HTML)
+                    answer = PageRequest(environ, start_response).answer(served_page(), HTML)
+                    self._has_answered.set()
+                    return answer
                 case ["static", name] if name in STATIC:
                     return PageRequest(environ, start_response).answer(asset(name), STATIC[name])
         self._has_loaded.wait(LOAD_TIMEOUT_S)

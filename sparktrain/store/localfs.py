@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from io import FileIO
+from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
@@ -112,13 +112,18 @@ class LocalStore(Store):
 
     def read(self, path: str) -> bytes:
         """See base class."""
-        return self._of_file(path, Path.read_bytes)
+
+        def read(target: Path) -> bytes:
+            with _regular(target) as file:
+                return file.read()
+
+        return self._of_file(path, read)
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """See base class."""
 
         def read(target: Path) -> bytes:
-            with open(target, "rb") as file:
+            with _regular(target) as file:
                 file.seek(start)
                 return file.read(length)
 
@@ -155,7 +160,7 @@ class LocalStore(Store):
         def scan() -> list[str]:
             with os.scandir(self._file(prefix) if prefix else self.root) as listing:
                 return sorted(
-                    entry.name + "/" * entry.is_dir() for entry in listing if not entry.name.startswith(UNPUBLISHED)
+                    entry.name + "/" * _is_folder(entry) for entry in listing if not entry.name.startswith(UNPUBLISHED)
                 )
 
         try:
@@ -171,9 +176,15 @@ class LocalStore(Store):
             files = size = 0
             for folder, _, names in os.walk(top, onerror=_raise_unless_gone):
                 for name in (file_name for file_name in names if not file_name.startswith(UNPUBLISHED)):
-                    with suppress(FileNotFoundError):  # deleted meanwhile
-                        size += os.stat(os.path.join(folder, name)).st_size
-                        files += 1
+                    try:
+                        file_stat = os.stat(os.path.join(folder, name))
+                    except OSError as error:
+                        # Deleted meanwhile, or a link to nothing or to itself, which has no size.
+                        if error.errno not in (errno.ENOENT, errno.ELOOP):
+                            raise
+                        continue
+                    size += file_stat.st_size
+                    files += 1
             return Usage(files, size)
 
         return self._call(prefix).ask(walk)
@@ -347,6 +358,18 @@ class LocalNewFile(NewFile):
             self._unpublished.unlink(missing_ok=True)
 
 
+def _regular(path: Path) -> BufferedReader:
+    """The file, open for reading. Raises FileNotFoundError for a pipe or a device, as for what is not there.
+
+    Without O_NONBLOCK a named pipe would have its reader wait for a writer, without an end.
+    """
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise missing_error(str(path))
+    return file
+
+
 def _opened(path: Path) -> FileIO:
     """A new file, open for writing."""
     return open(path, "xb", buffering=0)
@@ -413,6 +436,16 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a folder; a link to itself is none, and hides nothing else in its folder."""
+    try:
+        return entry.is_dir()
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return False
 
 
 def _raise_unless_gone(error: OSError) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError, StoreRefusedError, StoreTimeoutError
-from sparktrain.store.base import OwnsPath, Store
+from sparktrain.store.base import OwnsPath, Store, Usage
 from sparktrain.store.local_folder import OwnPart
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
@@ -99,7 +99,7 @@ def test_probe_reports_an_unknown_error(store: LocalStore, monkeypatch: pytest.M
 
 
 def test_probe_detects_a_store_that_loses_data(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "read_bytes", lambda path: b"")
+    monkeypatch.setattr(LocalStore, "read", lambda store, path: b"")
     with pytest.raises(RunDirectoryError, match="does not read back"):
         store.probe()
 
@@ -159,7 +159,7 @@ def _stream(store: LocalStore) -> bytes:
 OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[LocalStore], object], object]] = {
     "put": (("link", "fsync", "mkdir", "open"), lambda store: store.put_if_absent("x/y", b"1"), True),
     "put again": (("open",), lambda store: store.put_if_absent("a", b"1"), False),
-    "read": (("read_bytes",), lambda store: store.read("a"), b"first"),
+    "read": (("builtin",), lambda store: store.read("a"), b"first"),
     "pieces": (("builtin",), lambda store: b"".join(store.pieces("a")), b"first"),
     "range": (("builtin",), lambda store: store.read_range("a", 1, 2), b"ir"),
     "stat": (("stat",), lambda store: store.stat("a").size, 5),
@@ -173,7 +173,7 @@ OPERATIONS: dict[str, tuple[tuple[str, ...], Callable[[LocalStore], object], obj
     "survey": (("scandir", "open"), lambda store: store.survey("folder", bool).usage.files, 1),
     "delete folder": (("scandir", "open", "unlink", "rmdir"), lambda store: store.delete_folder("folder", bool), None),
 }
-PLACES = {"read_bytes": (Path, "read_bytes"), "builtin": (builtins, "open"), "mkdir": (Path, "mkdir")}
+PLACES = {"builtin": (builtins, "open"), "mkdir": (Path, "mkdir")}
 CASES = [(name, call) for name, (calls, _, _) in OPERATIONS.items() for call in calls]
 
 
@@ -335,3 +335,21 @@ def test_a_deletion_crosses_no_mount_point_below_its_folder(store: LocalStore, t
         assert store.way_out("a/b/mounted/file", "a") == "a/b/mounted"
         assert store.survey("a", all_owned).strays == ("a/b/mounted/",)
         assert store.way_out("c/file") is None, "a run may be in a mounted folder"
+
+
+def test_links_to_themselves_hide_nothing_else(store: LocalStore) -> None:
+    store.put_if_absent("run/run.json", b"{}")
+    (store.root / "loop").symlink_to("loop")
+    (store.root / "nothing").symlink_to("nowhere")
+    (store.root / "run" / "again").symlink_to(store.root)
+    assert store.entries() == ["loop", "nothing", "run/"]
+    assert store.entries("run") == ["again/", "run.json"]
+    assert store.usage() == Usage(1, 2)
+
+
+def test_a_pipe_is_no_file_and_has_no_reader_wait(store: LocalStore) -> None:
+    store.root.mkdir(parents=True)
+    os.mkfifo(store.root / "pipe")
+    for read in (lambda: store.read("pipe"), lambda: store.read_range("pipe", 0, 1), lambda: store.stat("pipe")):
+        with pytest.raises(FileNotFoundError):
+            read()

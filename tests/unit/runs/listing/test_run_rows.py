@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,32 @@ def test_a_directory_that_nobody_may_read_is_refused_with_the_next_step(
     monkeypatch.setattr(LocalStore, "entries", refused)
     with pytest.raises(RunDirectoryError, match="cannot be read: Permission denied; ask its owner"):
         RunFolder.of(str(folder), HandClock())
+
+
+def test_odd_files_and_broken_runs_hide_no_other(folder: Path) -> None:
+    """A directory that links to itself, with pipes and empty files in place of those of runs."""
+    names = ("good", "empty", "garbage", "deep", "folder", "pipe", "results", "batch")
+    for name in names:
+        ended(scripted(folder, name))
+    contents = {"empty": b"", "garbage": bytes(range(256)), "deep": b"[" * 200_000}
+    for name, content in contents.items():
+        (folder / name / "run.json").write_bytes(content)
+    for path in (folder / "folder" / "run.json", folder / "pipe" / "run.json", folder / "results" / "results.json"):
+        path.unlink()
+    (folder / "folder" / "run.json").mkdir()
+    os.mkfifo(folder / "pipe" / "run.json")
+    os.mkfifo(folder / "results" / "results.json")
+    first_batch = min((folder / "batch" / "journal").glob("batch-*"))
+    first_batch.write_bytes(b"")
+    (folder / "loop").symlink_to("loop")
+    (folder / "again").symlink_to(folder)
+    (folder / "nothing").symlink_to("nowhere")
+    (folder / "zero").touch()
+    (folder / "we\nird").mkdir()
+    os.mkfifo(folder / "a pipe")
+    listing = runs_of(str(folder), HandClock())
+    states = {run.row.id: run.row.state for run in list_runs(listing.places, HandClock(), sizes=True)}
+    unreadable = dict.fromkeys(("empty", "garbage", "deep", "folder", "pipe"), "unreadable")
+    readable = dict.fromkeys(("good", "results", "batch"), "failed")  # no trial has ended
+    assert states == {**readable, **unreadable}
+    assert listing.left_out == 6
