@@ -1,13 +1,14 @@
 """A coordinator in the cluster: what it costs short trials, and what its loss costs.
 
-    python -m benchmarks.cluster_coordinator [--trials 200] [--kills 20] [--seed 0] [--clients N --on yarn|connect]
+    python -m benchmarks.cluster_coordinator [--trials 200] [--kills 20] [--seed 0]
+    python -m benchmarks.cluster_coordinator --clients N --on yarn|connect [--at-once 1]
 
 Agents are processes of this machine. The overhead is the duration of a sweep of trials of 50 ms with the coordinator
 beside an agent, divided by that with the coordinator in the driver; the start of agents is no part of the first. A kill
 ends the agent that has the coordinator, as the loss of its executor does, at a seeded time; each sweep of 12 trials
 loses it twice.
 
-With `--clients N` it measures something else: N clients, one after the other, submit a sweep from a session on a real
+With `--clients N` it measures something else: N clients, `--at-once` at a time, submit a sweep from a session on a real
 YARN, or from a Spark Connect server on hosts in network namespaces (which needs root), and each is killed 2 s after
 `submit` has returned. It counts the runs that end with their result.
 """
@@ -21,6 +22,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -219,26 +221,27 @@ def clients_on(kind: str) -> Iterator[Any]:
         yield start
 
 
-def leave_all(clients: int, kind: str) -> tuple[int, list[float]]:
+def leave_all(clients: int, kind: str, at_once: int) -> tuple[int, list[float]]:
     """How many runs end with their result after their client was killed, and how long `submit` took in each."""
-    ended = 0
-    seconds: list[float] = []
-    with clients_on(kind) as start:
-        for number in range(clients):
-            directory, submit_s = start(f"run-{number}").left()
-            seconds.append(submit_s)
-            try:
-                result = st.attach(directory).result(CLIENT_LIMIT_S)
-            except (st.SparktrainError, TimeoutError) as error:
-                print(f"{directory}: {error}", file=sys.stderr, flush=True)
-                continue
-            ended += [trial.metrics for trial in result.trials] == [{"y": 2.0}]
-    return ended, seconds
+    with clients_on(kind) as start, ThreadPoolExecutor(at_once) as threads:
+        outcomes = list(threads.map(lambda number: _leave(start(f"run-{number}")), range(clients)))
+    return sum(ended for ended, _ in outcomes), [seconds for _, seconds in outcomes]
 
 
-def show_clients(clients: int, kind: str) -> None:
+def _leave(client: LeavingClient) -> tuple[bool, float]:
+    """Whether the run of a client that is killed ends with its result, and how long `submit` took."""
+    directory, submit_s = client.left()
+    try:
+        result = st.attach(directory).result(CLIENT_LIMIT_S, progress=False)
+    except (st.SparktrainError, TimeoutError) as error:
+        print(f"{directory}: {error}", file=sys.stderr, flush=True)
+        return False, submit_s
+    return [trial.metrics for trial in result.trials] == [{"y": 2.0}], submit_s
+
+
+def show_clients(clients: int, kind: str, at_once: int) -> None:
     """Measure `leave_all`, and print it."""
-    ended, seconds = leave_all(clients, kind)
+    ended, seconds = leave_all(clients, kind, at_once)
     rows = [
         ("runs with their result", f"{ended} of {clients}", at_least(ended, clients)),
         ("submit, median", f"{median(seconds):.1f} s", ""),
@@ -253,9 +256,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--clients", type=int, default=0)
     parser.add_argument("--on", choices=("yarn", "connect"), default="yarn")
+    parser.add_argument("--at-once", type=int, default=1)
     given = parser.parse_args()
     if given.clients:
-        show_clients(given.clients, given.on)
+        show_clients(given.clients, given.on, given.at_once)
         return
     ratio = overhead(given.trials)
     takeovers, wrong = kill_all(given.kills, given.seed)

@@ -20,7 +20,7 @@ from sparktrain.store.base import Store
 T = TypeVar("T")
 
 _NUMBERED = re.compile(r"(claim|address)-(\d{4,})\.json")
-_CLIENT = re.compile(r"client-(\d{8,})")
+_CLIENT = re.compile(r"client-(\d{8,})\.json")
 
 
 class CoordinatorClaim(Struct, frozen=True):
@@ -119,7 +119,7 @@ class CoordinatorFolder:
 
     def client_heartbeat(self, count: int) -> None:
         """Show that the client lives, for the `count`th time: the heartbeat before is deleted."""
-        self._store.put_if_absent(self._layout.client_heartbeat(count), b"")
+        self._store.put_if_absent(self._layout.client_heartbeat(count), b"{}")
         if count > 1:
             self._store.delete(self._layout.client_heartbeat(count - 1))
 

@@ -22,7 +22,10 @@ _OWN_FILES = re.compile(
     run\.json | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
     | (?:enqueued|labels|drains|stops)/\d{{13,}}-{_HEX}{{8}}\.json
-    | coordinators/{_HEX}{{12}}/(?:call|end|application|(?:claim|address)-\d{{4,}}|heartbeat-\d{{4,}}-\d{{8,}})\.json
+    | coordinators/{_HEX}{{12}}/(?:
+        call | end | application | (?:claim|address)-\d{{4,}} | heartbeat-\d{{4,}}-\d{{8,}}
+        | client-\d{{8,}} | operation-[-0-9a-zA-Z]+
+    )\.json
     | data/[^/]+-{_HEX}{{12}}/(?:manifest\.json|(?:table|\d{{5,}}-\d+)-{_HEX}{{8}}-\d+\.arrow)
     | feeds/[^/]+-{_HEX}{{8}}/(?:ended|\d{{10}}-\d{{10}})
     | journal/(?:term-\d{{4,}}|removal-\d{{4,}}|(?:batch|snapshot)-\d{{4,}}-\d{{8,}})
@@ -197,7 +200,7 @@ class CoordinatorLayout(Struct, frozen=True):
 
     def client_heartbeat(self, count: int) -> str:
         """A heartbeat of the client."""
-        return f"{self.path}/client-{count:08d}"
+        return f"{self.path}/client-{count:08d}.json"
 
 
 class BlockName(NamedTuple):

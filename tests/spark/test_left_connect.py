@@ -82,7 +82,9 @@ def test_a_run_outlasts_every_limit_where_its_coordinator_reaches_the_server(por
     with left(tmp_path, port, "direct") as trials:
         left_at = clock.now()
         lines = (tmp_path / "log").read_text()
-        assert "it continues without this client: the coordinator keeps its operation on the Connect server at" in lines
+        assert (
+            "the run continues without this process: its coordinator stays attached to the Connect server at" in lines
+        )
         assert f"127.0.0.1:{port}" in lines, "the tunnel is the client's own"
         # The time itself is what the test is about: longer than the server keeps what no client uses.
         while clock.now() < left_at + 2 * SESSION_S:
@@ -101,7 +103,7 @@ def test_the_server_ends_a_run_with_a_coordinator_that_does_not_reach_it(
     with left(tmp_path, port, "tunnel") as trials:
         left_at = clock.now()
         lines = (tmp_path / "log").read_text()
-        assert "the Connect server ends it 25 s after this client has left, by" in lines
+        assert "the Connect server ends the run 25 s after this process has left, by" in lines
         assert "senderMaxStreamDuration=5s and spark.connect.execute.manager.detachedTimeout=20s" in lines
         assert "do not reach the server (127.0.0.1:" in lines
         Sighted(trials).wait_gone(ENDS_S)

@@ -11,6 +11,7 @@ from tests.conf import CONF
 from tests.spark.command import finish, start, write_files
 
 JOBS = CONF.parent / "jobs"
+ENDS_S = 280.0
 
 
 def submitted(folder: Path, job: str, *arguments: str) -> tuple[int, bytes, str]:
@@ -55,3 +56,25 @@ def test_spark_submit_runs_the_doctor_job(tmp_path: Path) -> None:
     assert code == 0, out.decode() + stderr
     assert b"every slot connects to the driver, by mutual TLS" in out
     assert b"0 FAIL, " in out
+
+
+@pytest.mark.timeout(300)
+def test_a_program_of_spark_submit_submits_attaches_and_has_its_coordinator_beside_an_agent(tmp_path: Path) -> None:
+    fast = ["--conf", f"spark.driver.extraJavaOptions={jvm_here()}", "--conf", "spark.ui.enabled=false"]
+    env = {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    program = str(Path(__file__).with_name("submitting_program.py"))
+    words = ["--master", "local[2]", *fast, program, str(tmp_path)]
+    code, out, stderr = finish(
+        start(tmp_path, *words, command="spark-submit", SPARK_SUBMIT_OPTS=jvm_here(), **env), timeout_s=ENDS_S
+    )
+    assert code == 0, out.decode() + stderr
+    seen = json.loads((tmp_path / "seen.json").read_text())
+    doubled = [{"y": 2.0}, {"y": 4.0}]
+    assert [seen[name] for name in ("submitted", "attached", "swept")] == [doubled] * 3
+    ends = b"Spark ends the run with this process, which has the application on local[2]"
+    assert b"submitted: the coordinator runs in the cluster: the run was submitted; " + ends in out
+    assert seen["here"].startswith(
+        "SpecError: coordinator='cluster' with spark=sparktrain.local(): there is no cluster"
+    )
+    assert seen["nowhere"].startswith("SpecError: submit() with coordinator='driver'")
+    assert seen["runs"] == ["submitted", "swept"], "what is refused leaves nothing"

@@ -20,7 +20,7 @@ def lifetime_line(server: ConnectServer, report: ScoutReport) -> str:
     """How long the run continues without this client."""
     if report.server:
         return (
-            "it continues without this client: the coordinator keeps its operation on the Connect server at "
+            "the run continues without this process: its coordinator stays attached to the Connect server at "
             f"{report.server}"
         )
     return (
@@ -29,7 +29,7 @@ def lifetime_line(server: ConnectServer, report: ScoutReport) -> str:
     )
 
 
-def unkept(limits: ConnectLimits, run: str = "it", client: str = "this client") -> str:
+def unkept(limits: ConnectLimits, run: str = "the run", client: str = "this process") -> str:
     """When the server ends a run that its client has left, if no coordinator stands in, and by which settings."""
     by_session = 0 <= limits.session_s < limits.stream_s + limits.detached_s
     settings = (

@@ -1,13 +1,15 @@
 """A run that no call of this process waits for: what its directory shows, and what may be asked of it there."""
 
+import shlex
 from collections.abc import Callable, Generator
+from html import escape
 from typing import Any, TypeVar
 
 from sparktrain.boundary import users_call
 from sparktrain.clock import SystemClock
 from sparktrain.display import standing
 from sparktrain.display.live import choose_display
-from sparktrain.display.progress import Display, NullDisplay
+from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import OpenAgents, OwnAgents
 from sparktrain.driver.clustered.application_lookout import ApplicationLookout
 from sparktrain.driver.clustered.application_start import start_application
@@ -131,6 +133,15 @@ class RunHandle:
     def __repr__(self) -> str:
         return f"RunHandle({self.directory!r})"
 
+    def _repr_html_(self) -> str:
+        """How to reach the run later, for a notebook; reads nothing."""
+        code = f"sparktrain.attach({self.directory!r}).result()"
+        command = f"sparktrain attach {shlex.quote(self.directory)}"
+        return (
+            f"<div>Run <b>{escape(self.name)}</b>. To wait for it from any other notebook or program, on any day:"
+            f"<pre>{escape(code)}</pre>or in a terminal: <code>{escape(command)}</code></div>"
+        )
+
     @property
     def directory(self) -> str:
         """The run directory."""
@@ -173,17 +184,19 @@ class RunHandle:
         ask_stop(self._run.place.store, self._run.place.layout, reason, trial=trial)
 
     @users_call
-    def result(self, timeout: float | None = None) -> SweepResult | RunResult:
+    def result(self, timeout: float | None = None, *, progress: bool = True) -> SweepResult | RunResult:
         """Wait for the end of the run, and return what the call that started it would have returned. Blocks.
 
-        Raises what that call would have raised, TimeoutError after `timeout` seconds, and AgentsLostError when the run
-        has shown no heartbeat for minutes. Ctrl-C ends the wait, and not the run.
+        Shows the progress of the run meanwhile. Raises what that call would have raised, TimeoutError after `timeout`
+        seconds, and AgentsLostError when the run has shown no heartbeat for minutes. Ctrl-C ends the wait, and not the
+        run.
         """
-        sweep_result = self._run.wait(NullDisplay(), timeout)
+        display = choose_display(quiet=not progress)
+        sweep_result = _shown(display, lambda: self._run.wait(display, timeout))
         return self._run.run_end(sweep_result).result() if self._run.is_gang else sweep_result
 
     def __await__(self) -> Generator[Any, None, SweepResult | RunResult]:
-        return aside(self.result, "sparktrain-result").__await__()
+        return aside(lambda: self.result(progress=False), "sparktrain-result").__await__()
 
 
 def submitted(call: CheckedCall, agents: OpenAgents) -> RunHandle:
@@ -197,7 +210,7 @@ def submitted(call: CheckedCall, agents: OpenAgents) -> RunHandle:
     display = choose_display(quiet=not call.observers.progress)
     if (settings := agents.engine.application_settings()) is not None:
         return RunHandle(FollowedRun(_shown(display, lambda: start_application(call, agents, display, settings))))
-    place = _shown(display, lambda: start_in_cluster(call, agents, display, "it was submitted"))
+    place = _shown(display, lambda: start_in_cluster(call, agents, display, "the run was submitted"))
     if isinstance(place, SweepResult):
         return RunHandle(FollowedRun(RunLocation(call.definition.store, call.definition.layout)))
     return RunHandle(FollowedRun(place.place, place))

@@ -29,6 +29,9 @@ def test_the_files_of_a_coordinator_and_requests_to_stop_are_the_runs() -> None:
     assert folder.claim(1) == "mnist/coordinators/0123456789ab/claim-0001.json"
     for path in (folder.claim(1), folder.address(12), folder.call, folder.end, run.stop("1795750877079341-53fc22f3")):
         assert run.owns(path), path
+    operation = folder.operation("126f3811-c512-46d5-86b8-07ff38c15aa5")
+    for path in (operation, folder.client_heartbeat(12), folder.heartbeat(1, 2), folder.application):
+        assert run.owns(path), path
     for path in ("mnist/coordinators/", f"{folder.path}/", "mnist/stops/"):
         assert run.owns(path), path
     for path in ("mnist/coordinators/mine.txt", f"{folder.path}/notes.json", "mnist/stops/now.json"):

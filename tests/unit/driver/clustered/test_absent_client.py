@@ -12,7 +12,7 @@ def test_a_server_that_executors_reach_has_their_address_alone() -> None:
     reached = reached_server(SERVER, report)
     assert reached is not None
     assert (reached.targets, reached.headers) == (("10.1.2.3:15002",), SERVER.headers)
-    assert lifetime_line(SERVER, report).endswith("keeps its operation on the Connect server at 10.1.2.3:15002")
+    assert lifetime_line(SERVER, report).endswith("stays attached to the Connect server at 10.1.2.3:15002")
     assert reached_server(None, report) is None
     assert "t0ken" not in repr(SERVER)
 
@@ -22,7 +22,7 @@ def test_a_server_that_executors_do_not_reach_ends_the_run_by_settings_that_are_
     assert reached_server(SERVER, report) is None
     line = lifetime_line(SERVER, report)
     assert line.startswith(
-        "the Connect server ends it 7 min after this client has left, by "
+        "the Connect server ends the run 7 min after this process has left, by "
         "spark.connect.execute.reattachable.senderMaxStreamDuration=2m and "
         "spark.connect.execute.manager.detachedTimeout=5m; only the server's own configuration can change that"
     )
@@ -31,10 +31,10 @@ def test_a_server_that_executors_do_not_reach_ends_the_run_by_settings_that_are_
 
 def test_the_shorter_limit_is_named() -> None:
     hour = unkept(ConnectLimits(detached_s=86400.0))
-    assert "ends it 60 min after" in hour
+    assert "ends the run 60 min after" in hour
     assert "by spark.connect.session.manager.defaultSessionTimeout=1h;" in hour
     assert "detachedTimeout" not in hour
     never = unkept(ConnectLimits(detached_s=30 * 86400.0, session_s=-1.0))
-    assert "ends it 720 h after" in never
+    assert "ends the run 720 h after" in never
     assert "detachedTimeout=30d;" in never
-    assert "ends it 100 s after" in unkept(ConnectLimits(detached_s=15.0, stream_s=85.0))
+    assert "ends the run 100 s after" in unkept(ConnectLimits(detached_s=15.0, stream_s=85.0))

@@ -48,6 +48,13 @@ def test_a_session_without_a_python_for_containers_is_refused(settings: dict[str
         python_of_driver(settings, {"PYSPARK_PYTHON": "/home/ann/.venv/bin/python"})
 
 
+def test_the_driver_logs_in_as_the_session_does() -> None:
+    login = {"spark.kerberos.principal": "ann@LAB.TEST", "spark.kerberos.keytab": "/home/ann/ann.keytab"}
+    filesystems = {"spark.kerberos.access.hadoopFileSystems": "hdfs://other"}
+    settings = settings_of_application({**PACKED, **login, **filesystems}, "big", {})
+    assert login.items() | filesystems.items() <= settings.items()
+
+
 def test_what_belongs_to_the_sessions_own_driver_stays_with_it() -> None:
     own = {
         "spark.master": "yarn",
