@@ -6,7 +6,8 @@
 Agents are processes of this machine. The overhead is the duration of a sweep of trials of 50 ms with the coordinator
 beside an agent, divided by that with the coordinator in the driver; the start of agents is no part of the first. A kill
 ends the agent that has the coordinator, as the loss of its executor does, at a seeded time; each sweep of 12 trials
-loses it twice.
+loses it twice. The trials note their steps: those of the other agent's trial, which trains on meanwhile, must not be
+repeated.
 
 With `--clients N` it measures something else: N clients, `--at-once` at a time, submit a sweep from a session on a real
 YARN, or from a Spark Connect server on hosts in network namespaces (which needs root), and each is killed 2 s after
@@ -51,6 +52,8 @@ OVERHEAD_TARGET = 1.1
 TAKEOVER_TARGET_S = 10.0
 TRIALS_OF_A_KILLED_SWEEP = 12
 KILLS_OF_A_SWEEP = 2
+STEPS = 20
+"""Steps of a trial of such a sweep."""
 LIMIT_S = 120.0
 LEAVES_S = 2.0
 """From the return of `submit` to the kill of its client."""
@@ -66,15 +69,19 @@ def sleeps(x: int) -> dict[str, float]:
     return {"y": float(x)}
 
 
-def sleeps_longer(x: int) -> dict[str, float]:
-    """A trial that a kill may hit."""
+def steps(x: int, notes: str) -> dict[str, float]:
+    """A trial of a second that a kill may hit: it notes each of its steps, with its process."""
+    import os
     import time
 
-    time.sleep(1.0)
+    for step in range(STEPS):
+        time.sleep(1.0 / STEPS)
+        with open(f"{notes}/steps-{x}", "a") as file:
+            file.write(f"{os.getpid()} {step}\n")
     return {"y": float(x)}
 
 
-def swept(function: Any, trials: int, folder: str, place: str) -> SweepResult:
+def swept(function: Any, trials: int, folder: str, place: str, **more: list[Any]) -> SweepResult:
     """One sweep, with its coordinator in the driver or in the cluster."""
     options = SweepOptions(
         metric="y", mode="max", backend="none", name="run", progress=False, preload=[], dir=folder, seed=0,
@@ -82,7 +89,7 @@ def swept(function: Any, trials: int, folder: str, place: str) -> SweepResult:
     )  # fmt: skip
     machine = st.local(slots=2)
     engine = ProcessCluster(machine) if place == "cluster" else LocalEngine(machine)
-    return launch(compose(function, {"x": list(range(trials))}, options), OwnAgents(engine))
+    return launch(compose(function, {"x": list(range(trials)), **more}, options), OwnAgents(engine))
 
 
 def overhead(trials: int, rounds: int = 3) -> float:
@@ -108,6 +115,8 @@ class Killer(threading.Thread):
         self._store = LocalStore(folder)
         self._rng = rng
         self.takeovers: list[float] = []
+        self.killed: set[int] = set()
+        """The processes that have ended with the agents."""
 
     def run(self) -> None:
         """Kill as often as the sweep lasts."""
@@ -118,6 +127,7 @@ class Killer(threading.Thread):
             pause(self._rng.uniform(0.0, 1.5))
             if not (running := coordinators()) or (agent := running[0].parent()) is None:
                 return
+            self.killed |= {process.pid for process in agent.children(recursive=True)}
             killed_at = clock.now()
             agent.kill()
             # The first batch of the successor beyond its own start holds a message that it has handled.
@@ -135,18 +145,33 @@ class Killer(threading.Thread):
         return False
 
 
-def kill_all(kills: int, seed: int) -> tuple[list[float], int]:
-    """How long takeovers take, and how many trials have no result, or a wrong one."""
+def lost_steps(folder: str, killed: set[int]) -> int:
+    """How many steps of processes that no kill has hit were repeated by another one."""
+    lost = 0
+    for path in Path(folder).glob("steps-*"):
+        done = [tuple(map(int, line.split())) for line in path.read_text().splitlines()]
+        lost += sum(
+            pid not in killed and any(other != pid and again == step for other, again in done[index + 1 :])
+            for index, (pid, step) in enumerate(done)
+        )
+    return lost
+
+
+def kill_all(kills: int, seed: int) -> tuple[list[float], int, int]:
+    """How long takeovers take, how many trials have no result, or a wrong one, and how many steps members elsewhere
+    have lost."""
     rng = random.Random(seed)
     takeovers: list[float] = []
     wrong = 0
+    lost = 0
     while len(takeovers) < kills:
-        with TemporaryDirectory() as folder:
+        with TemporaryDirectory() as folder, TemporaryDirectory() as notes:
             killer = Killer(folder, rng)
             killer.start()
-            result = swept(sleeps_longer, TRIALS_OF_A_KILLED_SWEEP, folder, "cluster")
+            result = swept(steps, TRIALS_OF_A_KILLED_SWEEP, folder, "cluster", notes=[notes])
             killer.join(LIMIT_S)
             takeovers += killer.takeovers
+            lost += lost_steps(notes, killer.killed)
             values = [trial.metrics.get("y") for trial in result.trials]
             wrong += sum(value != float(x) for x, value in enumerate(values))
             wrong += TRIALS_OF_A_KILLED_SWEEP - len(values)
@@ -155,7 +180,7 @@ def kill_all(kills: int, seed: int) -> tuple[list[float], int]:
                 record.trial for record in records if isinstance(record, TrialConcluded) and record.status.observed
             )
             wrong += sum(count > 1 for count in ends.values())
-    return takeovers, wrong
+    return takeovers, wrong, lost
 
 
 class LeavingClient:
@@ -262,12 +287,14 @@ def main() -> None:
         show_clients(given.clients, given.on, given.at_once)
         return
     ratio = overhead(given.trials)
-    takeovers, wrong = kill_all(given.kills, given.seed)
+    takeovers, wrong, lost = kill_all(given.kills, given.seed)
     slowest = max(takeovers)
     takeover = f"{len(takeovers)} coordinators lost with their agents: to the next message handled, at most"
     rows = [
         ("duration of a sweep of 50 ms trials, of the driver's", f"{ratio:.2f}", at_most(ratio, OVERHEAD_TARGET)),
         (takeover, f"{slowest:.1f} s", at_most(slowest, TAKEOVER_TARGET_S, " s")),
+        ("the same, median", f"{median(takeovers):.1f} s", ""),
+        ("steps lost by members of other agents", str(lost), at_most(lost, 0)),
         ("results lost, doubled or wrong", str(wrong), at_most(wrong, 0)),
     ]
     show("A coordinator beside an agent, two agents of this machine", ("", "", "target"), rows)

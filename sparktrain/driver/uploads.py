@@ -9,7 +9,7 @@ from sparktrain.clock import Clock
 from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
-from sparktrain.rundir.event_files import open_growing
+from sparktrain.rundir.event_files import clear_growing, open_growing
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store, WriteStream
 from sparktrain.threads import aside
@@ -89,7 +89,7 @@ class Uploads:
     async def _clear(self, member: Member, path: str) -> None:
         """Delete what the coordinator before has stored of a file, if the agent may send all of it again."""
         if member in self._adopted:
-            await aside(lambda: self._store.delete(path))
+            await aside(lambda: clear_growing(self._store, path))
 
     async def _grow(self, open_file: Callable[[], WriteStream], chunks: AsyncIterator[bytes]) -> int:
         """Write a file that is read while it grows; a partial one stays."""

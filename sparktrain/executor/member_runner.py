@@ -372,6 +372,8 @@ class MemberSession:
             self.formed = message
             if message.ring:
                 self._named.set()
+        elif isinstance(message, m.RingBroken):
+            self.formed = None
         if self._child is not None:
             self._child.send(message)
 

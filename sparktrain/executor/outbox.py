@@ -12,7 +12,6 @@ more, and does not hold the member.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,7 +27,7 @@ KEPT_BYTES = 64 * 2**20
 
 _LASTING = (m.MemberEnded, m.MemberStored, m.SnapshotHeld, m.PartStored)
 """Of each of these kinds the newest message is kept as long as its member is the agent's."""
-_LAST: dict[type[Any], int] = {m.MemberEnded: 1, m.MemberStored: 2}
+_LAST: dict[type[m.Message], int] = {m.MemberEnded: 1, m.MemberStored: 2}
 """What may only follow all others, in this order: the end of a member, and that its files are stored."""
 
 

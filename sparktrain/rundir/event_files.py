@@ -44,6 +44,11 @@ def open_growing(store: Store, path: str, clock: Clock) -> WriteStream:
     return store.open_stream(path) if store.shows_streams else SegmentedStream(store, path, clock)
 
 
+def clear_growing(store: Store, path: str) -> None:
+    """Delete a file that a writer before may have left, and parts of it. Blocks; raises OSError."""
+    store.delete_all([path, *(store.list(segments_of(path)) if "/files/" in path else ())])
+
+
 class SegmentedStream(WriteStream):
     """A file in a store that shows files only when they are complete: parts of it appear until it does."""
 

@@ -1,7 +1,8 @@
 """When the facts of a journal happened, and how long gangs had their slots. Pure.
 
 A driver that resumes a run writes down, before its own start, what became of the gangs of the driver that died. These
-records have the time of the new driver. The gangs were gone with the old one, and ended at its newest record.
+records have the time of the new driver. The gangs were gone with the old one, and ended at its newest record. A driver
+that adopts gangs writes later which of them were lost, and the others never ended.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,10 +36,15 @@ def dated(records: Sequence[AnyRecord]) -> Iterator[tuple[AnyRecord, float]]:
     """The records, each with the time at which what it describes happened; 0 where that is unknown."""
     died = _deaths(records)
     newest = 0.0
+    before = 0.0
     for index, record in enumerate(records):
+        if isinstance(record, DriverStarted):
+            before = record.predecessor_seen or newest
         # A driver that takes over dates these records by its own start: slot-hours and losses grew by the time under no
         # driver.
         at = died[index] or newest if index in died else record.at
+        if isinstance(record, GangRestarted) and record.forgiven:
+            at = before
         yield record, at
         newest = max(newest, at)
 
@@ -87,6 +93,8 @@ class _Stays:
                     yield from self._close(record.trial, at, "paused")
                 case TrialConcluded():
                     yield from self._close(record.trial, at, str(record.status))
+                case DriverStarted(adopts=True):  # its next records have what became of them
+                    pass
                 case DriverStarted():  # the driver before it has died: no record has when its gangs ended
                     yield from self._close_all(record.predecessor_seen or self._newest, "restarted")
                 case RunEnded():

@@ -17,9 +17,16 @@ from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorClaim
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import read_table
-from sparktrain.state.records import GangAdopted, TrialConcluded
+from sparktrain.state.records import TrialConcluded
 from sparktrain.store.localfs import LocalStore
-from tests.process.test_cluster_coordinator import ENDS_S, STARTS_S, folder_of, kill_coordinator, kill_its_agent
+from tests.process.test_cluster_coordinator import (
+    ENDS_S,
+    STARTS_S,
+    adopted_trials,
+    folder_of,
+    kill_coordinator,
+    kill_its_agent,
+)
 from tests.support.process_cluster import coordinators, sweep_in_cluster
 from tests.support.processes import wait_until
 
@@ -69,10 +76,6 @@ def records_of(folder: Path) -> list[Any]:
     return list(read(LocalStore(str(folder / "runs")), RunLayout("run").journal).records)
 
 
-def adopted(folder: Path) -> set[int]:
-    return {int(record.trial) for record in records_of(folder) if isinstance(record, GangAdopted)}
-
-
 def check_kept(folder: Path, x: int, rank: int = 0) -> None:
     """The member has one process, one generation, and each step once."""
     steps = steps_of(folder, x, rank)
@@ -103,7 +106,7 @@ def test_trials_of_other_agents_continue(tmp_path: Path, kill: Callable[[], None
         mine = [x for x in (0, 1) if kill is kill_coordinator or steps_of(tmp_path, x)[0][0] not in below]
         assert len(mine) == (2 if kill is kill_coordinator else 1)
         kill()
-        wait_until(lambda: adopted(tmp_path) == set(mine), STARTS_S, "a successor has adopted them")
+        wait_until(lambda: adopted_trials(tmp_path) == set(mine), STARTS_S, "a successor has adopted them")
         seen = {x: len(steps_of(tmp_path, x)) for x in mine}
         wait_until(lambda: all(len(steps_of(tmp_path, x)) > seen[x] for x in mine), STARTS_S, "they train on")
         if kill is kill_its_agent:  # the other trial starts again
@@ -126,7 +129,7 @@ def test_trials_of_other_agents_continue(tmp_path: Path, kill: Callable[[], None
 def test_a_gang_continues(tmp_path: Path) -> None:
     with stepping_sweep(tmp_path, 1, workers_per_trial=2) as running:
         kill_coordinator()
-        wait_until(lambda: adopted(tmp_path) == {0}, STARTS_S, "a successor has adopted it")
+        wait_until(lambda: adopted_trials(tmp_path) == {0}, STARTS_S, "a successor has adopted it")
         seen = [len(steps_of(tmp_path, 0, rank)) for rank in (0, 1)]
         wait_until(
             lambda: all(len(steps_of(tmp_path, 0, rank)) > seen[rank] for rank in (0, 1)), STARTS_S, "it trains on"
@@ -147,7 +150,7 @@ def test_a_gang_that_loses_a_member_with_the_coordinator_restarts(tmp_path: Path
         wait_until(lambda: not any(map(psutil.pid_exists, first)), STARTS_S, "its first processes are gone")
     [trial] = running.result(ENDS_S).trials
     assert (trial.status, trial.metrics, len(trial.restarts)) == ("succeeded", {"y": 0.0}, 1)
-    assert adopted(tmp_path) == set()
+    assert adopted_trials(tmp_path) == set()
     check_ends(tmp_path, 1)
 
 
@@ -198,7 +201,7 @@ def test_an_agent_that_is_lost_meanwhile_costs_its_own_trial(tmp_path: Path) -> 
         coordinator.kill()
         for ancestor in psutil.Process(pids[lost]).parents()[:2]:  # its zygote, and its agent
             ancestor.send_signal(signal.SIGKILL)
-        wait_until(lambda: kept in adopted(tmp_path), STARTS_S, "the other one is adopted")
+        wait_until(lambda: kept in adopted_trials(tmp_path), STARTS_S, "the other one is adopted")
         wait_until(lambda: steps_of(tmp_path, lost)[-1][1] == 2, ENDS_S, "it restarts")
     result = running.result(ENDS_S)
     assert [trial.metrics for trial in result.trials] == [{"y": 0.0}, {"y": 1.0}]

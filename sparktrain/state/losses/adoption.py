@@ -85,6 +85,9 @@ class Adoptions:
         if not 0 <= member.rank < size or member.incarnation != trial.restart_history.incarnation(member.rank):
             return False
         formed = size == 1 or held.place is not None
+        # Parameter servers of the gang's own know members by keys of the driver that has started them.
+        if self._sweep.limits.restarts_servers:
+            return False
         return formed and not held.stopping and member.rank not in self._offers.get(trial.id, ())
 
     def _end(self, agent: AgentState) -> do.Command:

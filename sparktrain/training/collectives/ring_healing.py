@@ -41,8 +41,9 @@ UNANSWERED_S = 1.25
 next."""
 REPORTED_S = 0.2
 """How long an agent may take to report the loss of its member, before others report its host."""
-ANNOUNCED_S = 10.0
-"""How long a member with a failed collective waits for the announcement that the ring heals."""
+ANNOUNCED_S = 30.0
+"""How long a member with a failed collective waits for the announcement that the ring heals. A coordinator that was
+lost with another member has a successor first, after about 10 s, or 25 s where its host is silent."""
 NEXT_RING_S = 300.0
 """How long a member waits for the places in the next ring: the coordinator, which knows what the new process does, ends
 the gang before."""

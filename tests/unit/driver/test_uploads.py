@@ -12,6 +12,7 @@ from sparktrain.errors import ProtocolError
 from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import LinkClosedError
+from sparktrain.rundir.event_files import segment
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.url import open_store
@@ -50,6 +51,29 @@ async def test_files_that_come_together_are_files_of_their_own(uploads: Uploads,
         f"{FOLDER}/files/b": b"",
         f"{FOLDER}/files/c": b"four",
     }
+
+
+async def test_a_member_that_is_adopted_uploads_its_files_again(uploads: Uploads, store: Store) -> None:
+    other = AgentId("other")
+    before = {f"{FOLDER}/log.txt": b"the first", f"{FOLDER}/files/a": b"old", segment(f"{FOLDER}/files/e", 0): b"0"}
+    for path, content in before.items():
+        store.put_if_absent(path, content)
+    uploads.adopt(other, MEMBER)
+    headers = [
+        (m.UploadHeader(other, MEMBER, "log.txt"), b"the first line"),
+        (m.UploadHeader(other, MEMBER, "", (m.Part("files/a", 3),)), b"new"),
+        (m.UploadHeader(other, MEMBER, "files/e", grows=True), b"all"),
+    ]
+    for header, content in headers:
+        done = await uploads.receive(header, sent(content))
+        assert done == m.UploadDone(len(content))
+    assert {path: store.read(path) for path in store.list("run")} == {
+        f"{FOLDER}/log.txt": b"the first line",
+        f"{FOLDER}/files/a": b"new",
+        f"{FOLDER}/files/e": b"all",
+    }
+    with pytest.raises(ProtocolError):
+        await uploads.receive(m.UploadHeader(AGENT, MEMBER, "log.txt"), sent(b"late"))
 
 
 async def test_a_file_that_cannot_be_written_keeps_no_other_one_back(uploads: Uploads, store: Store) -> None:

@@ -9,7 +9,7 @@ from sparktrain.config.stoppers import Threshold
 from sparktrain.display.status_json import run_json
 from sparktrain.display.summary import summary_table
 from sparktrain.display.trial_table import headline
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, Generation, TrialId
 from sparktrain.report.reading import read_document
 from sparktrain.report.views.report_document import ReportDocument
 from sparktrain.results.stored_result import load
@@ -17,9 +17,19 @@ from sparktrain.runs.record_times import Stay, dated, gang_stays
 from sparktrain.state import agent_messages as m
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import Outcome, Report
-from sparktrain.state.records import AnyRecord, DriverStarted, GangRestarted, RunEnded, TrialConcluded
-from sparktrain.state.recovery import compacted
+from sparktrain.state.outcome import FailureKind, Outcome, Report, Restart
+from sparktrain.state.records import (
+    AnyRecord,
+    DriverStarted,
+    GangAdopted,
+    GangFormed,
+    GangRestarted,
+    RunEnded,
+    TrialConcluded,
+    TrialReported,
+)
+from sparktrain.state.recovery import DRIVER_LOST, compacted
+from sparktrain.state.trial import TrialStatus
 from tests.support.limits import run_limits
 from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at
 from tests.unit.state.world import LEASE_S, RUN, World
@@ -172,3 +182,25 @@ def test_the_clock_of_a_resumed_run_goes_on_from_the_drivers_before(run: Scripte
     world.stop()
     world.tick(30.0)
     assert sweep.ran_until(world.at + 100.0) == sweep.ran_s
+
+
+def test_a_gang_that_was_adopted_has_one_stay_and_a_lost_one_ended_with_its_driver() -> None:
+    first = [
+        GangFormed(trial=TrialId(number), generation=Generation(1), hosts=("host",), at=BEGUN + 1.0)
+        for number in (0, 1)
+    ]
+    lost = Restart(0, "host", FailureKind.LOST, DRIVER_LOST, 0.0)
+    records: list[AnyRecord] = [
+        DriverStarted(plan="p", at=BEGUN),
+        *first,
+        TrialReported(trial=TrialId(0), report=Report(1, {}), at=BEGUN + 5.0),
+        DriverStarted(plan="p", at=BEGUN + 9.0, predecessor_seen=BEGUN + 5.0, adopts=True),
+        GangAdopted(trial=TrialId(0), generation=Generation(1), at=BEGUN + 10.0),
+        GangRestarted(trial=TrialId(1), restart=lost, forgiven=True, at=BEGUN + 13.0),
+        TrialConcluded(trial=TrialId(0), status=TrialStatus.SUCCEEDED, at=BEGUN + 20.0),
+    ]
+    stays = gang_stays(records, BEGUN + 30.0, live=True)
+    assert [(stay.trial, stay.start - BEGUN, stay.end - BEGUN, stay.kind) for stay in stays] == [
+        (1, 1.0, 5.0, "restarted"),
+        (0, 1.0, 20.0, "succeeded"),
+    ]

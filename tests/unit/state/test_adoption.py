@@ -266,6 +266,17 @@ def test_a_ring_heals_without_the_member_that_was_lost_with_the_driver() -> None
     check_journal(new)
 
 
+def test_a_gang_with_parameter_servers_of_its_own_restarts() -> None:
+    roles = (Role.CHIEF, Role.WORKER, Role.PS)
+    before = gang_of(3, roles=roles, restarts_servers=True)
+    offers = offers_of(before)
+    new = successor(before, roles=roles, restarts_servers=True)
+    for agent, offer in offers.items():
+        rejoin(new, agent, offer)
+    assert adopted(new) == []
+    assert len(ended(new)) == 3
+
+
 def test_a_gang_whose_ring_has_not_formed_restarts() -> None:
     before = gang_of(2)
     new = successor(before, size=2)
