@@ -77,8 +77,8 @@ def check(
     def work(out: Output) -> int:
         from sparktrain.config import gang_spec
         from sparktrain.config.data_sources import named_paths
-        from sparktrain.config.load import parse_params
         from sparktrain.config.metric_names import metric_name
+        from sparktrain.config.param_files.load import parse_params
         from sparktrain.config.quantities import count
         from sparktrain.driver.forwarded_env import environment
         from sparktrain.testing.function_check import CheckRequest

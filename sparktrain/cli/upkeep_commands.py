@@ -115,7 +115,7 @@ def enqueue(
 
 def add_trial(out: Output, directory: str, params: Sequence[str]) -> int:
     """Add a trial. Blocks on the store, and up to 2 s on a driver that does not answer."""
-    from sparktrain.config.load import parse_params
+    from sparktrain.config.param_files.load import parse_params
     from sparktrain.display.summary import Lines
     from sparktrain.formatting import params as shown
     from sparktrain.runs.additions.enqueued import enqueue as add

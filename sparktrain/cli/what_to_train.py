@@ -31,7 +31,7 @@ class RunCommandRequest(CommandRequest):
 
 def params_of(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
-    from sparktrain.config.load import load_gang, parse_params
+    from sparktrain.config.param_files.load import load_gang, parse_params
 
     params = parse_params(request.params)
     settings = dict(request.settings)
@@ -45,7 +45,7 @@ def params_of(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any
 
 
 def extension_of(request: SweepCommandRequest) -> "Extension":
-    from sparktrain.config.load import parse_assignments, parse_space
+    from sparktrain.config.param_files.load import parse_assignments, parse_space
     from sparktrain.driver.continuation.extension import Extension
 
     sampled = parse_space(request.space) if request.space else {}
@@ -55,7 +55,7 @@ def extension_of(request: SweepCommandRequest) -> "Extension":
 
 def space_of(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
     """What to try, and the settings: those of the file, and those of the command line, which prevail."""
-    from sparktrain.config.load import load_params, parse_assignments, parse_space
+    from sparktrain.config.param_files.load import load_params, parse_assignments, parse_space
     from sparktrain.search.any_space import from_file
     from sparktrain.search.sampled_space import space
     from sparktrain.search.space import grid, zipped

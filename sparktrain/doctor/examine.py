@@ -15,7 +15,7 @@ from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
 from sparktrain.config.quantities import count as number
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.doctor import absent_client, hadoop, observe
+from sparktrain.doctor import client_absence, hadoop, observe
 from sparktrain.doctor.rollcall import Shared, call_roll
 from sparktrain.doctor.slots import Roll, slots_findings
 from sparktrain.errors import SparktrainError, UserError
@@ -142,8 +142,8 @@ class ClusterExaminer:
             # After the slots, which need all of them at the same time.
             absence_s = max(ABSENCE_S, left_s - (self._clock.now() - start))
             self._settle(
-                absent_client.CHECK,
-                start_check(lambda: absent_client.absence_findings(spark, facts, absence_s)),
+                client_absence.CHECK,
+                start_check(lambda: client_absence.absence_findings(spark, facts, absence_s)),
                 absence_s,
             )
 

@@ -6,7 +6,7 @@ import secrets
 import shlex
 from collections.abc import Callable, Iterable
 
-from sparktrain.config.load import parse_params
+from sparktrain.config.param_files.load import parse_params
 from sparktrain.errors import SpecError
 from sparktrain.ids import TrialId
 from sparktrain.page.log_ranges import wanted_range, whole_text

@@ -9,7 +9,7 @@ from sparktrain.search.sampled_space import space
 from sparktrain.search.space import Params, Space, cases, grid, zipped
 
 if TYPE_CHECKING:
-    from sparktrain.config.load import ParamsFile  # it reads YAML, which few calls need
+    from sparktrain.config.param_files.load import ParamsFile  # it reads YAML, which few calls need
 
 
 def as_space(source: object) -> Space:

@@ -11,7 +11,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from sparktrain.clock import SystemClock
-from sparktrain.config.load import GangFile, ParamsFile, load_gang, load_params
+from sparktrain.config.param_files.load import GangFile, ParamsFile, load_gang, load_params
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 from sparktrain.usercode.imports import NEVER_LOCAL, imports_of_file

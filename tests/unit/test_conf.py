@@ -9,7 +9,7 @@ import pytest
 
 from sparktrain.cluster.spark_facts import Facts, slots
 from sparktrain.cluster.yarn_capacity import demand_of
-from sparktrain.config.load import load_gang, load_params
+from sparktrain.config.param_files.load import load_gang, load_params
 from sparktrain.errors import SpecError
 from tests.conf import CONF, properties
 

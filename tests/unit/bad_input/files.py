@@ -1,6 +1,6 @@
 """Bad parameter files and `--grid` options."""
 
-from sparktrain.config.load import load_params, parse_assignment, parse_assignments
+from sparktrain.config.param_files.load import load_params, parse_assignment, parse_assignments
 from tests.unit.bad_input.case import Case
 
 

@@ -7,7 +7,7 @@ from sparktrain.cluster.preflight import agents_for, check_executors, check_inst
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.data_sources import StreamSource
 from sparktrain.config.gang_spec import Backend, GangSpec
-from sparktrain.config.load import load_params, parse_params
+from sparktrain.config.param_files.load import load_params, parse_params
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.engines.local_engine import LocalEngine, local

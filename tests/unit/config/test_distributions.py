@@ -22,7 +22,7 @@ from sparktrain.config.distribution import (
     to_document,
     uniform,
 )
-from sparktrain.config.distribution_text import is_call, parsed
+from sparktrain.config.param_files.distribution_text import is_call, parsed
 from sparktrain.errors import SpecError
 from tests.support.examples import examples
 

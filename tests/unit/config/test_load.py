@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as some
 
-from sparktrain.config import load as module
 from sparktrain.config.distribution import choice, loguniform, uniform
-from sparktrain.config.load import load_gang, load_params, parse_assignment, parse_assignments, parse_space
+from sparktrain.config.param_files import load as module
+from sparktrain.config.param_files.load import load_gang, load_params, parse_assignment, parse_assignments, parse_space
 from sparktrain.config.param_values import typed
 from sparktrain.errors import SpecError
 from tests.support.examples import examples

@@ -15,8 +15,8 @@ from sparktrain import cli
 from sparktrain.cli import option_tables
 from sparktrain.config import call_option, option_catalog
 from sparktrain.config.call_option import Declared, options_in, settled
-from sparktrain.config.load import load_gang, load_params
 from sparktrain.config.option_rules import TEXT, changes
+from sparktrain.config.param_files.load import load_gang, load_params
 from sparktrain.errors import SpecError
 
 ROOT = Path(__file__).parents[3]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from sparktrain.config.load import load_params
+from sparktrain.config.param_files.load import load_params
 from sparktrain.errors import SpecError
 from sparktrain.search import space as module
 from sparktrain.search.any_space import as_space, from_file

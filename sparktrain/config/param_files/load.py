@@ -29,10 +29,10 @@ from typing import Any, Literal
 import yaml
 
 from sparktrain.config.call_option import Declared, Keywords, nearest, options_in
-from sparktrain.config.distribution_text import is_call, parsed
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
+from sparktrain.config.param_files.distribution_text import is_call, parsed
+from sparktrain.config.param_files.yaml_nodes import MAX_FILE_BYTES, Document
 from sparktrain.config.param_values import check_equal_lengths, check_name, did_you_mean, plain, shown, typed
-from sparktrain.config.yaml_nodes import MAX_FILE_BYTES, Document
 from sparktrain.errors import SpecError
 
 Kind = Literal["grid", "zip", "cases", "space"]

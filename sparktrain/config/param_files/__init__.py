@@ -1,0 +1,1 @@
+"""Files with the parameters of a sweep or a run, and the text of values in them."""
