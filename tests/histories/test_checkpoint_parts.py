@@ -21,6 +21,7 @@ from sparktrain.rundir.checkpoints import commit, write_part
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state import run_machine
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.outcome import FailureKind
@@ -246,12 +247,12 @@ def _one_part_is_not_awaited() -> Iterator[None]:
 
 @contextmanager
 def _no_member_hears_of_a_step_without_a_manifest() -> Iterator[None]:
-    real = RunMachine._settle_parts
+    real = run_machine.settled_parts
 
-    def settle(self: RunMachine, *args: Any) -> Any:
-        return [each for each in real(self, *args) if not isinstance(each.message, m.GiveUpPart)]  # type: ignore[union-attr]
+    def settle(*args: Any) -> Any:
+        return [command for command in real(*args) if not isinstance(command.message, m.GiveUpPart)]  # type: ignore[union-attr]
 
-    with patch.object(RunMachine, "_settle_parts", settle):
+    with patch.object(run_machine, "settled_parts", settle):
         yield
 
 
