@@ -48,7 +48,7 @@ def test_ls_lists_state_best_age_and_size(folder: Path, capfd: Capture) -> None:
     ended(typical(folder, "first"), accuracy=0.95)
     typical(folder, "second")
     lines = output_of(capfd, "ls", str(folder)).splitlines()
-    columns = ["run", "state", "trials", "failed", "best", "started", "duration", "slots", "restarts", "size"]
+    columns = ["run", "state", "trials", "failed", "best", "started", "duration", "restarts", "size"]
     assert lines[0].split() == columns
     assert names(lines) == ["run", "first", "second"]
     assert "succeeded       4/4       2  accuracy 0.9500  " in lines[1]
