@@ -467,7 +467,6 @@ class Agent:
             bench.snapshots,
             bench.memory,
             limits=self._limits,
-            held=bench.holds,
         )
         bench.start(session, partial(self._train, session, bench.training))
 

@@ -90,9 +90,7 @@ class MemberSession:
         memory: MemoryHolder,
         *,
         limits: MemberLimits = LIMITS,
-        held: bool = False,
     ) -> None:
-        """`held`: the agent keeps it when the coordinator is lost."""
         self.member = start.member
         self._start = start
         self._code = code
@@ -101,7 +99,6 @@ class MemberSession:
         self._snapshots = snapshots
         self._memory = memory
         self._limits = limits
-        self._held = held
         self._storing: asyncio.Task[None] | None = None
         self._child: MemberProcess | None = None
         self._stop_grace_s: float | None = None
@@ -354,7 +351,6 @@ class MemberSession:
             restore_dir=restore_dir,
             memory_dir=memory_dir,
             memory_sent=call.gang.ring > 0 or (start.memory is not None and start.memory.sent),
-            held=self._held,
         )
 
     # ---- requests of the agent

@@ -111,7 +111,7 @@ class Workbench(Uploader):
             try:
                 return await self._dialer.upload(replace(header, agent=self.agent), chunks())
             except LinkClosedError:
-                if not (self.holds and await self._is_adopted_after(streams)):
+                if not (self._hold_s and await self._is_adopted_after(streams)):
                     raise
 
     async def _is_adopted_after(self, streams: int) -> bool:
@@ -142,11 +142,6 @@ class Workbench(Uploader):
                 logger.warning("what this agent holds has failed: %s: %s", type(error).__name__, error)
 
     # ---- without a coordinator
-
-    @property
-    def holds(self) -> bool:
-        """Whether a member is held when its coordinator is lost."""
-        return self._hold_s > 0.0
 
     @property
     def is_held(self) -> bool:
@@ -184,7 +179,7 @@ class Workbench(Uploader):
         self.outbox.detach()
         if self._expiry is not None:
             return True  # it was lost before it had decided
-        if not self.holds or self.member is None or not self.outbox.is_whole or self.member.is_stopping:
+        if not self._hold_s or self.member is None or not self.outbox.is_whole or self.member.is_stopping:
             return False
         self._expiry = asyncio.create_task(self._expire())
         self._wake()

@@ -125,8 +125,6 @@ class Assignment(Message, frozen=True, tag=True, kw_only=True):
     memory_sent: bool = False
     """The member gets the state from others when the ring connects: rank 0 sends its snapshot in memory to all, or, in
     a gang that heals, a member that trains sends its own."""
-    held: bool = False
-    """The agent holds the member when the coordinator is lost, until there is another one."""
 
     @property
     def ring(self) -> int:

@@ -315,13 +315,11 @@ def form(
         return ring
 
     def heal(gang: JoinedGang, ring: Ring) -> "RingHealing":
-        from sparktrain.training.collectives.ring_healing import TAKEN_OVER_S, RingHealing
+        from sparktrain.training.collectives.ring_healing import RingHealing
 
         parents = [*([Path(assignment.memory_dir)] if assignment.memory_dir else []), Path(assignment.log_path).parent]
         folders = [parent / "healing" for parent in parents]
         healing = RingHealing(ring, exchange, wire, SystemClock(), folders, lambda: gang.watch)
-        if assignment.held:
-            healing.announced_s = TAKEN_OVER_S
         healing.on_formed = gang.move
         healing.on_arrived = gang.watch_calls
         if call.gang.prepared:

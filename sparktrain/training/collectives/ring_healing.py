@@ -41,11 +41,9 @@ UNANSWERED_S = 1.25
 next."""
 REPORTED_S = 0.2
 """How long an agent may take to report the loss of its member, before others report its host."""
-ANNOUNCED_S = 10.0
-"""How long a member with a failed collective waits for the announcement that the ring heals."""
-TAKEN_OVER_S = 30.0
-"""The same where agents hold their members for the next coordinator. One that was lost with another member has a
-successor first, after about 10 s, or 25 s where its host is silent."""
+ANNOUNCED_S = 30.0
+"""How long a member with a failed collective waits for the announcement that the ring heals. A coordinator that was
+lost with another member has a successor first, after about 10 s, or 25 s where its host is silent."""
 NEXT_RING_S = 300.0
 """How long a member waits for the places in the next ring: the coordinator, which knows what the new process does, ends
 the gang before."""
@@ -154,8 +152,6 @@ class RingHealing:
         """Called once it has its place, and the state."""
         self.accepts: Callable[[OfferHandover], bool] = lambda offer: False
         """Whether this member can change its ring for a process that waits for a place."""
-        self.announced_s = ANNOUNCED_S
-        """How long it waits for the announcement that the ring heals."""
         self.on_agreed: Callable[[OfferHandover], None] = lambda offer: None
         """Called when all members are to change their ring after the present step."""
         self.forget_calls()
@@ -392,7 +388,7 @@ class RingHealing:
         # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
         if silent := self._healing_ring.peers.silent_ranks(self._healing_ring.formation):
             self._doubt(silent)
-        return self._announced_within(self.announced_s - REPORTED_S)
+        return self._announced_within(ANNOUNCED_S - REPORTED_S)
 
     def _doubt(self, silent: Sequence[int]) -> None:
         self._wire.doubts([self._ranks[rank] for rank in silent if rank < len(self._ranks)])
