@@ -7,7 +7,6 @@ from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.connect_server import DETACHED_KEY, SESSION_KEY, ConnectServer
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.clustered.absent_client import unkept
-from sparktrain.driver.engines.spark_engine import SparkEngine
 from sparktrain.errors import InfraError, UserError
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 
@@ -19,6 +18,8 @@ CHECK = "client gone"
 
 def absence_findings(spark: "SparkSession", facts: Facts, timeout_s: float) -> list[Finding]:
     """Whether a submitted run continues without its client. Blocks on one Spark task; raises nothing."""
+    from sparktrain.driver.engines.spark_engine import SparkEngine  # the doctor works without PySpark
+
     engine = SparkEngine(spark, facts)
     server = engine.connect_server()
     if server is None:

@@ -1,5 +1,6 @@
 """The coordinator beside an agent, on real executors: data, a resume, an extension, and the loss of an executor."""
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ def test_a_table_an_extension_and_a_resume_of_a_sweep(spark: SparkSession, runs:
 
 def test_a_run_loses_the_executor_of_its_coordinator(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     def train(folder: str, ctx: Any) -> dict[str, float]:
+        Path(folder, f"pid-{ctx.generation}").write_text(str(os.getpid()))
         Path(folder, f"start-{ctx.generation}").touch()
         while Path(folder, "hold").exists():
             time.sleep(0.05)
@@ -46,12 +48,15 @@ def test_a_run_loses_the_executor_of_its_coordinator(spark: SparkSession, runs: 
     wait_until((tmp_path / "start-1").exists, STARTS_S, "the trial starts")
     [coordinator] = coordinators()
     executor = next(parent for parent in coordinator.parents() if parent.name() == "java")
+    trained_there = int((tmp_path / "pid-1").read_text()) in {child.pid for child in executor.children(recursive=True)}
     executor.kill()
-    wait_until((tmp_path / "start-2").exists, STARTS_S, "a successor starts it again")
+    if trained_there:
+        wait_until((tmp_path / "start-2").exists, STARTS_S, "a successor starts it again")
     (tmp_path / "hold").unlink()
     result = handle.result(ENDS_S)
     assert isinstance(result, st.RunResult)
-    assert (result.status, result.metrics) == ("succeeded", {"y": 2.0})
+    # The agent on the other executor holds it, and the successor adopts it: it continues in its first attempt.
+    assert (result.status, result.metrics) == ("succeeded", {"y": 2.0 if trained_there else 1.0})
 
 
 def test_a_client_learns_why_a_run_failed(spark: SparkSession, runs: Path) -> None:

@@ -22,7 +22,7 @@ DENIED = {
     "Sharded optimizers": ("shard_optimizer", "sharded_optimizer", "zero_stage", "fsdp"),
     "Readers with predicates": ("predicate", "row_filter", "transform_spec"),
     "A server with users and quotas.": ("quota", "users", "run_server"),
-    "Members that train on while their coordinator is replaced.": ("takeover_hold", "hold_members"),
+    "Members that train on while their driver is replaced": ("takeover_hold", "hold_members"),
     "Measurements on many GPUs.": ("scaling_efficiency",),
 }
 """The bold phrases, with patterns of names that would contradict each."""
