@@ -103,8 +103,7 @@ class SamplerError(UserError, RuntimeError):
 
 
 class PoolError(UserError, RuntimeError):
-    """A pool was used when closed, or for two calls of one name at once, or other pools have the slots, or other calls
-    train on those that write its data for longer than `start_timeout`."""
+    """A pool was used when closed, or for two calls of one name at once, or other pools have the slots."""
 
 
 class NestedCallError(UserError, RuntimeError):
