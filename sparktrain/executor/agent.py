@@ -342,7 +342,7 @@ class Agent:
         if task.cancelled() or self._ended is None or self._ended.done():
             return
         if (error := task.exception()) is not None:
-            self._ended.set_exception(error)
+            self._fail(error)
         elif task.result() is not None:
             self._ended.set_result(task.result())
 

@@ -81,27 +81,27 @@ def lose(exchange: RingExchange) -> threading.Timer:
     return timer
 
 
+def check_leaves_at_once(ring: TorchRing, formation: Formation, exchange: RingExchange) -> None:
+    """The member stops forming its ring when another member is lost."""
+    timer = lose(exchange)
+    started = time.monotonic()
+    with pytest.raises(FormError, match="another member is lost"):
+        ring.rejoin(formation, 1)
+    assert time.monotonic() - started < AT_ONCE_S
+    timer.join()
+
+
 @pytest.mark.parametrize("is_identified", [False, True])
 def test_a_member_leaves_the_group_that_another_one_will_not_join(port: int, is_identified: bool) -> None:
     ring, formation, exchange, server = member(0, port)
     assert server is not None
     if is_identified:
         server.set("sparktrain/1/gpu/1", b"")  # it is lost after that, within init_process_group
-    timer = lose(exchange)
-    started = time.monotonic()
-    with pytest.raises(FormError, match="another member is lost"):
-        ring.rejoin(formation, 1)
-    assert time.monotonic() - started < AT_ONCE_S
-    timer.join()
+    check_leaves_at_once(ring, formation, exchange)
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     assert dist.get_world_size() == 1, "and makes another one"
 
 
 def test_a_member_does_not_wait_for_the_store_of_a_chief_that_is_lost(port: int) -> None:
     ring, formation, exchange, _ = member(1, port)
-    timer = lose(exchange)
-    started = time.monotonic()
-    with pytest.raises(FormError, match="another member is lost"):
-        ring.rejoin(formation, 1)
-    assert time.monotonic() - started < AT_ONCE_S
-    timer.join()
+    check_leaves_at_once(ring, formation, exchange)
