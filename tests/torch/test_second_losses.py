@@ -82,7 +82,7 @@ def lose(exchange: RingExchange) -> threading.Timer:
 
 
 def check_leaves_at_once(ring: TorchRing, formation: Formation, exchange: RingExchange) -> None:
-    """The member stops forming its ring when another member is lost."""
+    """The member leaves the group that it joins as soon as another member is lost."""
     timer = lose(exchange)
     started = time.monotonic()
     with pytest.raises(FormError, match="another member is lost"):
