@@ -38,7 +38,6 @@ class Backend(StrEnum):
 
 _WITHOUT_STANDBY = {
     Backend.TENSORFLOW: "its collectives and parameter servers end with a lost member",
-    Backend.TORCH: "its process groups, over Gloo and NCCL, connect a process before that builds its model",
     Backend.JAX: "its devices are lost with a member",
     Backend.PARAMETER_SERVER: "its workers train on without a lost one",
     Backend.NONE: "it connects nothing",
@@ -199,12 +198,12 @@ class GangSpec:
                 f"{subject} with local_steps={self.local_steps}: members that train steps by themselves do not heal; "
                 "leave out one of them"
             )
-        if self.backend is not Backend.HOROVOD or self.ps or self.evaluator:
+        if self.backend not in (Backend.HOROVOD, Backend.TORCH) or self.ps or self.evaluator:
             reason = _WITHOUT_STANDBY.get(self.backend, "it has parameter servers")
             raise SpecError(
-                f"{subject} with backend {self.backend.value!r}: {reason}, and only the ring of backend 'horovod' "
-                "takes a process that waits; choose it, or leave standby out, and pass more agents= for the next "
-                "process of a lost member"
+                f"{subject} with backend {self.backend.value!r}: {reason}, and only rings of backends 'horovod' "
+                "and 'torch' take a process that waits; choose one of them, or leave standby out, and pass more "
+                "agents= for the next process of a lost member"
             )
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
-from sparktrain.config.gang_spec import ALONE, GangSpec
+from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
 from sparktrain.config.metric_names import Mode, metric_name, mode
 from sparktrain.config.objectives import Constraint, Objective, constraints, objectives
 from sparktrain.config.option_rules import notice_address
@@ -156,6 +156,13 @@ class SweepSpec(LimitSpec, SearchSpec):
             raise SpecError(
                 f"standby={self.gang.standby} with healing=False: all members end with one that is lost, and nothing "
                 "could take its place; leave out one of them"
+            )
+        if self.gang.standby and self.gpus and self.gang.backend is Backend.TORCH:
+            raise SpecError(
+                f"standby={self.gang.standby} with backend 'torch' and gpus={self.gpus}: NCCL connects members on "
+                "GPUs, none of them can leave its process group after a loss, and nothing could take the place of a "
+                "lost one; train on CPUs, or leave standby out, and pass more agents= for the next process of a "
+                "lost member"
             )
 
     def _check_comparisons(self) -> None:

@@ -368,7 +368,7 @@ class TrainContext:
             require_tensorflow("ctx.shard()", "pass the arrays to fit(), or use ctx.dataset(...).iter_batches()")
         return feeds_of(package).shard(
             data,
-            rank=self.member_rank if framework is None and package == TENSORFLOW else self.rank,
+            rank=self.member_rank if package == "torch" or (framework is None and package == TENSORFLOW) else self.rank,
             size=self._gang.readers or self.size,
             batch_size=batch_size,
             uneven=uneven,

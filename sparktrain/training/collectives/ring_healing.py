@@ -248,13 +248,14 @@ class RingHealing:
         """This process is to run the function up to its ring: until it has a place there, collectives are echoes."""
         self.waits = True
         self.continuity.echoes = True
+        self._healing_ring.start_waiting(self._bind)
 
     def take_place(self, target: Path) -> Path:
         """Wait for a place in the ring of the others, and join it; returns the folder with their state, as `arrive`.
 
         Blocks until they have a place for this process. Raises FormError, RingError.
         """
-        self.ring.prepare()  # type: ignore[attr-defined] # only a process for a fit on TensorFlow is prepared
+        self._healing_ring.prepare()
         self._prepare_step()
         formed = self._wire.await_place(bound=self.bound)
         if formed is None:
@@ -263,6 +264,9 @@ class RingHealing:
         self._form(formed)
         self.meet()
         return self.arrive(target)
+
+    def _bind(self) -> None:
+        self.bound = True
 
     def lacks(self, rank: int) -> bool:
         """Whether the ring has no member `rank` of the gang."""

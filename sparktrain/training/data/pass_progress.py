@@ -62,14 +62,15 @@ class PassProgress:
 
     def start(self) -> PassStart:
         """Start a pass, or the rest of one that an earlier process has read a part of."""
+        share = self._present_share()
         if self._position.training:
             place = self._cursor.next_pass()
-            return PassStart(place.number, replace(self._share, taken_rows=place.taken_rows), place.skipped)
+            return PassStart(place.number, replace(share, taken_rows=place.taken_rows), place.skipped)
         if self._open is not None:
             number = self._open
             self._open = None
-            return PassStart(number, self._share, self._share.steps)
-        started = PassStart(self._next, replace(self._share, taken_rows=self._taken_rows), 0)
+            return PassStart(number, share, share.steps)
+        started = PassStart(self._next, replace(share, taken_rows=self._taken_rows), 0)
         self._current = started
         self._steps = 0
         self._next += 1
@@ -114,6 +115,13 @@ class PassProgress:
         self._next = state[_EPOCH]
         self._taken_rows = state[_ROWS]
         self._current = None
+
+    def _present_share(self) -> RowShare:
+        """That of the rank which this process has now: one that waits for a place gets its rank with that."""
+        rank_now = self._position.rank_now
+        return (
+            self._share if rank_now is None else replace(self._share, share=replace(self._share.share, rank=rank_now()))
+        )
 
     def _place(self) -> tuple[int, int]:
         started = self._current

@@ -123,13 +123,13 @@ GANG = [
         gang(
             f"standby-{backend.value}",
             f"^standby=1 with backend '{backend.value}': it",
-            "only the ring of backend 'horovod'",
+            "only rings of backends 'horovod' and 'torch'",
             "leave standby out",
             workers=2,
             standby=1,
             backend=backend,
         )
-        for backend in (Backend.TENSORFLOW, Backend.TORCH, Backend.JAX, Backend.NONE)
+        for backend in (Backend.TENSORFLOW, Backend.JAX, Backend.NONE)
     ),
     served("standby", "^standby=1 with backend 'parameter-server'", "train on without a lost one", standby=1),
     gang(
@@ -264,6 +264,16 @@ RUN = [
     run("standby-text", "^standby", r"'one' \(str\)", "whole number", standby="one"),
     run("standby-backend", "^standby=1 with backend 'none'", "connects nothing", standby=1),
     run("standby-healing", "^standby=1 with healing=False", "leave out", standby=1, healing=False, backend="horovod"),
+    run(
+        "standby-nccl",
+        "^standby=1 with backend 'torch' and gpus=1",
+        "NCCL connects members",
+        "train on CPUs, or leave standby out",
+        workers=2,
+        standby=1,
+        gpus=1,
+        backend="torch",
+    ),
     run("standby-near", "no option 'spares'; did you mean 'standby'", spares=1),
     sweep("standby", "^standby=1 with sweep", "only a run of one gang", r"sparktrain\.run\(standby=1\)", standby=1),
     Case(

@@ -1,12 +1,14 @@
 """The environment of torchrun that a member of a gang of PyTorch has."""
 
+import os
+
 import pytest
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives import network_interface
-from sparktrain.training.frameworks.torch.torch_environment import environment
+from sparktrain.training.frameworks.torch.torch_environment import environment, on_rank_read
 
 PLACES = tuple(
     MemberAddress(host, address, 4000 + rank, Role.WORKER if rank else Role.CHIEF)
@@ -51,3 +53,25 @@ def test_an_address_that_no_interface_has_is_named(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(network_interface.psutil, "net_if_addrs", dict)
     with pytest.raises(FormError, match="rank 1 on b: no network interface of this host has the address "):
         environment(Formation(1, PLACES), 1, {})
+
+
+def test_who_reads_a_rank_is_noted_until_the_process_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "1")
+    reads: list[int] = []
+    on_rank_read(lambda: reads.append(1))
+    try:
+        os.environ.update({"LOCAL_RANK": "0"})
+        assert os.environ["PATH"] == os.getenv("PATH")
+        assert not reads
+        assert os.environ["RANK"] == "1"
+        assert os.environ.get("LOCAL_RANK", "5") == "0"
+        assert os.getenv("GROUP_RANK") is None
+        assert len(reads) == 3
+        assert os.environ.copy()["RANK"] == "1"
+        assert len(reads) > 3
+    finally:
+        on_rank_read(None)
+        os.environ.pop("LOCAL_RANK")
+    reads.clear()
+    assert os.environ["RANK"] == "1"
+    assert not reads

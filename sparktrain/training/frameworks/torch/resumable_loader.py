@@ -26,20 +26,14 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
     optimizer, loader)`. An iteration that is left early ends its pass. For one thread, and one iteration at a time.
     """
 
-    def __init__(
-        self, dataset: Any, progress: PassProgress, *, steps: int, seeds: Sequence[int] = (), **options: Any
-    ) -> None:
-        """`options` are those of `DataLoader`; `steps` is the length of a pass.
-
-        Without a generator of the user, `seeds` and the number of the pass seed the workers.
-        """
+    def __init__(self, dataset: Any, progress: PassProgress, *, steps: int, **options: Any) -> None:
+        """`options` are those of `DataLoader`; `steps` is the length of a pass."""
         # A loader draws the seed of its workers from torch's generator, which a checkpoint has: after a restart within
         # an epoch it would draw once more than without the restart.
         self._seeding = None if "generator" in options else torch.Generator()
         super().__init__(dataset, **options, **({} if self._seeding is None else {"generator": self._seeding}))
         self._progress = progress
         self._pass_steps = steps
-        self._seeds = tuple(seeds)
         _LOADERS.add(self)
 
     @property
@@ -56,6 +50,10 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
         """Have the iteration that starts read this part of a pass."""
         raise NotImplementedError
 
+    def seeds(self, started: PassStart) -> Sequence[int]:
+        """What seeds the workers of this part of a pass with its number, unless the user has passed a generator."""
+        return ()
+
     def __len__(self) -> int:
         """Steps of a whole pass, equal on all members."""
         return self._pass_steps
@@ -63,7 +61,7 @@ class ResumableLoader(DataLoader[Any]):  # type: ignore[misc] # torch is not whe
     def __iter__(self) -> Iterator[Any]:
         started = self._progress.start()
         if self._seeding is not None:
-            [seed] = np.random.SeedSequence([*self._seeds, started.number]).generate_state(1).tolist()
+            [seed] = np.random.SeedSequence([*self.seeds(started), started.number]).generate_state(1).tolist()
             self._seeding.manual_seed(seed)
         try:
             self.start(started)

@@ -53,10 +53,10 @@ def distribute(model: Any, ring: Ring, *, compression: str = "none") -> Any:
     on_gpu = device is not None and device.type == "cuda"
     connection = _Connection([device] if on_gpu else None, _HOOKS[compression])
     options: Any = {"device_ids": connection.device_ids}
-    # A process that joins members that train has the weights of those later: they make no collective for it.
-    if ring.joins_late:
-        options["init_sync"] = False
     torch_ring: Any = ring
+    # A process that joins members that train has the weights of those later: they make no collective for it.
+    if ring.joins_late or torch_ring.is_waiting:
+        options["init_sync"] = False
     with torch_ring.knowing():
         distributed = DistributedDataParallel(model, **options)
     connection.hook_into(distributed)

@@ -1,13 +1,15 @@
 """The environment of torchrun for a member of a gang, from which `init_process_group` connects. Imports no torch."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives.network_interface import interface_of
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+_RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK")
+"""The variables that differ between members."""
 
 
 def environment(formation: Formation, generation: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -35,6 +37,27 @@ def environment(formation: Formation, generation: int, environ: Mapping[str, str
     interface = interface_of(formation)
     chosen = {name: interface for name in _INTERFACES if name not in environ}
     return {name: str(value) for name, value in values.items()} | chosen
+
+
+def on_rank_read(callback: Callable[[], object] | None) -> None:
+    """Call `callback` each time that code of Python reads one of the ranks in `os.environ`; None ends that.
+
+    A copy of all variables counts, because the ranks are in it.
+    """
+    _NotingEnviron.callback = callback
+    os.environ.__class__ = os._Environ if callback is None else _NotingEnviron
+
+
+class _NotingEnviron(os._Environ[str]):
+    """What `os.environ` is meanwhile: modules have imported the object, so that no other one can replace it."""
+
+    callback: Callable[[], object] | None = None
+
+    def __getitem__(self, key: str) -> str:
+        callback = type(self).callback
+        if key in _RANKS and callback is not None:
+            callback()
+        return super().__getitem__(key)
 
 
 def _sees_own_devices(formation: Formation, environ: Mapping[str, str]) -> bool:

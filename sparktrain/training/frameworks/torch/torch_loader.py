@@ -92,13 +92,17 @@ class ShardedLoader(ResumableLoader):
         if loader.num_workers:
             options["prefetch_factor"] = loader.prefetch_factor
         progress = PassProgress(share, position, source)
-        seeds = (seed % 2**64, share.share.rank)
-        super().__init__(loader.dataset, progress, steps=share.steps, seeds=seeds, batch_sampler=sampler, **options)
+        super().__init__(loader.dataset, progress, steps=share.steps, batch_sampler=sampler, **options)
         self._share = sampler
+        self._seed = seed % 2**64
 
     def start(self, started: PassStart) -> None:
         """See base class."""
         self._share.started = started
+
+    def seeds(self, started: PassStart) -> Sequence[int]:
+        """See base class. Members differ."""
+        return self._seed, started.share.share.rank
 
 
 class _Share(Sampler[list[int]]):  # type: ignore[misc]

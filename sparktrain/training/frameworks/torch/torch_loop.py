@@ -126,7 +126,8 @@ class TorchLoopSteps(LoopSteps):
             connect_again(distributed)
 
     def arrive(self, files: TensorFiles) -> None:
-        """See base class. Nothing: the loop has restored all."""
+        """See base class. The loop has restored all, and the models of a process that waited had no connections."""
+        self.rejoin()
 
     def present(self) -> Any:
         """See base class."""

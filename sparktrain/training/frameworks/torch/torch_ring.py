@@ -34,7 +34,7 @@ from sparktrain.training.collectives.opened_sockets import PeerConnections, open
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.collectives.step_notes import StepNotes
-from sparktrain.training.frameworks.torch import torch_values
+from sparktrain.training.frameworks.torch import torch_environment, torch_values, waiting_group
 from sparktrain.training.frameworks.torch.leavable_store import LeavableStore, await_server
 from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 from sparktrain.training.frameworks.torch.torch_environment import environment
@@ -53,9 +53,18 @@ def join(joining: Joining) -> Ring:
     formation = joining.formation
     if formation.size == 1:
         return LocalRing()
-    server = _serve(joining) if formation.rank == 0 else None
-    joining.release_port()
+    if joining.changes.prepared:
+        # It holds its port until it has a place: rank 0 serves the store there.
+        return TorchRing(joining, None, dist.HashStore())
+    server = _served(joining)
     return TorchRing(joining, server, _met(joining, server))
+
+
+def _served(joining: Joining) -> dist.TCPStore | None:
+    """The store of the gang on rank 0; all others release their ports. Raises FormError."""
+    server = _serve(joining) if joining.formation.rank == 0 else None
+    joining.release_port()
+    return server
 
 
 def _met(joining: Joining, server: dist.TCPStore | None) -> dist.Store:
@@ -118,7 +127,10 @@ class TorchRing(Ring):
     heals = True
 
     def __init__(self, joining: Joining, server: dist.TCPStore | None, store: dist.Store) -> None:
-        """`server` is the store that rank 0 serves, and `store` the part of it for this ring."""
+        """`server` is the store that rank 0 serves, and `store` the part of it for this ring.
+
+        A process that is prepared has neither before it gets its place.
+        """
         self.rank = joining.formation.rank
         self.size = joining.formation.size
         self.calls = EagerCallLog()
@@ -138,6 +150,8 @@ class TorchRing(Ring):
         """Those of Gloo, in a group that the ring has made."""
         self._backend = ""
         self._has_own_group = False
+        self.is_waiting = False
+        """Whether this process has no place in the ring of the others yet."""
         self._closed = False
         self.on_close: list[Callable[[], object]] = []
         """Called when all members have come to the end of the ring, before it ends."""
@@ -199,6 +213,19 @@ class TorchRing(Ring):
         peers.shut_down(socket.SHUT_RD)
         end_if_stuck(peers, lambda: self.peers is peers)
 
+    def start_waiting(self, on_rank_read: Callable[[], object]) -> None:
+        """This process waits for a place in the ring of others: it has a group that connects nothing.
+
+        `on_rank_read` is called when the function asks torch, or the variables of torchrun, for the rank.
+        """
+        self.is_waiting = True
+        os.environ.update(environment(self._formation, self._joining.generation))
+        waiting_group.start(self._formation, on_rank_read)
+        torch_environment.on_rank_read(on_rank_read)
+
+    def prepare(self) -> None:
+        """Nothing has to be ready before the process gets its place."""
+
     def leave(self) -> None:
         """Leave the group, after `break_off`."""
         if dist.is_initialized():
@@ -207,12 +234,19 @@ class TorchRing(Ring):
     def rejoin(self, formation: Formation, number: int) -> None:
         """Leave the group, and make that of ring `number` with `formation`. Call `break_off` first.
 
-        Blocks until all members have joined, or form a later ring. Raises FormError.
+        The rank is another one for a process that waited for any place. Blocks until all members have joined, or form a
+        later ring. Raises FormError.
         """
         self.leave()
         changes = replace(self._joining.changes, number=number)
         self._joining = replace(self._joining, formation=formation, changes=changes)
         self._formation = formation
+        self.rank = formation.rank
+        self.size = formation.size
+        if self.is_waiting:
+            self.is_waiting = False
+            torch_environment.on_rank_read(None)
+            self._server = _served(self._joining)
         self._store = _met(self._joining, self._server)
         try:
             _ = self.group

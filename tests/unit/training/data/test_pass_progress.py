@@ -106,3 +106,18 @@ def test_a_process_that_continues_a_loop_after_the_last_batch_of_a_pass_ends_tha
     assert joining.epoch == 1
     assert joining.open_state() == joining.state()
     assert joining.start().number == 1
+
+
+def test_a_process_that_waited_reads_the_share_of_the_rank_that_it_gets() -> None:
+    position = Position()
+    ranks = [1]
+    position.rank_now = lambda: ranks[-1]
+    waited = PassProgress(RowShare(share(1, 2, "drop"), 24, 4), position, SOURCE)
+    [lost, _] = members(24, 4, 2)
+    read(lost, 1)
+    waited.load(lost.open_state())
+    ranks.append(0)
+    assert read(waited) == [8, 9, 10, 11, 16, 17, 18, 19], "rank 0, after the step in which the gang took 8 rows"
+    position.start_fit(3)
+    position.start_epoch(0)
+    assert waited.start().share.share.rank == 0, "and in a fit"

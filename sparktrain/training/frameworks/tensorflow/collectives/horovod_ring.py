@@ -13,7 +13,7 @@ Operations run on the CPU, and tensors of a GPU travel through host memory, unle
 import atexit
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import tensorflow as tf
@@ -126,6 +126,9 @@ class HorovodRing(NamedRing):
         """Where sums of floating-point numbers are computed."""
         # Traced functions name the device of their sums, and NCCL's connections are none of the sockets of Gloo.
         self.heals = not connection.by_nccl
+
+    def start_waiting(self, on_rank_read: Callable[[], object]) -> None:
+        """This process waits for a place in the ring. Names of Horovod note by themselves who reads a rank."""
 
     def break_off(self) -> None:
         """End all connections to the other members: collectives, also one that is blocked, fail within 0.2 s.
