@@ -60,7 +60,7 @@ demo-gang: setup horovod ## a ring of two members on the same images; one is kil
 	echo && echo "The processes of both members, from their logs:" && \
 	$(BIN)/sparktrain logs $$runs/fashion --all | grep "in process"
 
-demo-connect: setup tools ## a Connect server and workers on hosts of their own; a client that no host can connect to is killed, and another one attaches
+demo-connect: setup hadoop tools ## a Connect server and workers on hosts of their own; a client that no host can connect to is killed, and another one attaches
 	$(BIN)/python -m scripts.demo_connect
 
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container

@@ -233,9 +233,9 @@ def clients_on(kind: str) -> Iterator[Any]:
             environment = {**os.environ, **cluster.env}
         else:
             far = stack.enter_context(far_cluster(root))
-            target = [far.url, f"file://{root}/runs"]
+            target = [far.url, far.runs]
             enter = list(far.client.enter)
-            environment = dict(os.environ)
+            environment = far.env
 
         def start(name: str) -> LeavingClient:
             line = [*enter, sys.executable, "-m", "benchmarks.leaving_client", kind, *target, name]

@@ -24,7 +24,7 @@ def train(lr: float, steps: int, ctx: Any) -> dict[str, float]:
 def main(url: str, runs: str) -> None:
     """Wait for the sweep, and then for the gang."""
     spark = SparkSession.builder.remote(url).getOrCreate()
-    common = {"spark": spark, "dir": f"file://{runs}", "backend": "none", "preload": []}
+    common = {"spark": spark, "dir": runs, "backend": "none", "preload": []}
     print(st.sweep(train, {"lr": [0.1, 0.2], "steps": [10]}, metric="loss", name="sweep", **common), flush=True)
     gang = st.submit(train, {"lr": 0.3, "steps": 100}, kind="run", workers=2, name="gang", **common)
     print(gang, flush=True)

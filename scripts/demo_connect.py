@@ -3,8 +3,9 @@
     make demo-connect
 
 A master, two workers and a Spark Connect server run in network namespaces of their own, and the client in another one
-that drops every inbound connection. The client sweeps, and submits a gang; then it is killed, the executor of the
-coordinator is killed, and another process attaches and prints the result. It takes about three minutes, and needs root.
+that drops every inbound connection. HDFS has the runs. The client sweeps, and submits a gang; then it is killed, the
+executor of the coordinator is killed, and another process attaches and prints the result. It takes about three minutes,
+and needs root.
 """
 
 import os
@@ -15,6 +16,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from sparktrain.clock import SystemClock, pause
+from sparktrain.runs.locate import place_of
 from tests.support.far_cluster import FarCluster, far_cluster
 from tests.support.process_cluster import COORDINATOR
 from tests.support.processes import wait_until
@@ -29,24 +31,25 @@ def main() -> None:
     start = clock.now()
     with TemporaryDirectory(prefix="sparktrain-demo-") as folder, far_cluster(Path(folder)) as cluster:
         announce(f"workers, Connect server and client are on hosts of their own after {clock.now() - start:.0f} s")
-        runs = Path(folder, "runs")
+        gang = f"{cluster.runs}/gang"
         log = Path(folder, "client.log")
-        client = cluster.start_client([sys.executable, "-m", "scripts.demo_client", cluster.url, str(runs)], log)
-        wait_until(lambda: client.poll() is not None or trains(runs / "gang"), TRAINS_S, "the gang trains")
+        client = cluster.start_client([sys.executable, "-m", "scripts.demo_client", cluster.url, cluster.runs], log)
+        wait_until(lambda: client.poll() is not None or trains(gang), TRAINS_S, "the gang trains")
         announce("the client has made a sweep, and submitted a gang; its lines:")
         print(log.read_text(), flush=True)
         client.kill()
         client.wait()
         announce("the client is killed")
         kill_executor()
-        attach(cluster, runs / "gang", Path(folder, "attached.log"))
+        attach(cluster, gang, Path(folder, "attached.log"))
         announce(f"hosts tried to connect to the client {cluster.refused()} times, and reached it 0 times")
     announce(f"everything has ended, after {clock.now() - start:.0f} s")
 
 
-def trains(run: Path) -> bool:
+def trains(directory: str) -> bool:
     """Whether a coordinator of the run has recorded that trials run."""
-    return len(list((run / "journal").glob("batch-*"))) >= 3
+    run = place_of(directory)
+    return sum(name.startswith("batch-") for name in run.store.entries(run.layout.journal.path)) >= 3
 
 
 def kill_executor() -> None:
@@ -61,11 +64,11 @@ def kill_executor() -> None:
                 return
 
 
-def attach(cluster: FarCluster, directory: Path, log: Path) -> None:
+def attach(cluster: FarCluster, directory: str, log: Path) -> None:
     """Wait for a run from a fresh process on the host of the client, and print what it prints."""
-    process = cluster.start_client([COMMAND, "attach", f"file://{directory}"], log)
+    process = cluster.start_client([COMMAND, "attach", directory], log)
     code = process.wait(ENDS_S)
-    announce(f"sparktrain attach {directory.name} ends with {code}:")
+    announce(f"sparktrain attach {directory} ends with {code}:")
     print(log.read_text(), flush=True)
 
 

@@ -1,6 +1,6 @@
 """A client that no host can connect to, with a Spark Connect session.
 
-python -m tests.spark.far_client URL FOLDER ADDRESS COORDINATOR: sweeps, and prints the results as one JSON object.
+python -m tests.spark.far_client URL RUNS FOLDER ADDRESS COORDINATOR: sweeps, and prints the results as one JSON object.
 Trials last while FOLDER/hold exists.
 """
 
@@ -30,17 +30,17 @@ def held(x: int, folder: str, ctx: Any) -> dict[str, float]:
     return {"y": float(x)}
 
 
-def main(url: str, folder: Path, address: str, coordinator: str) -> None:
+def main(url: str, runs: str, folder: Path, address: str, coordinator: str) -> None:
     spark = SparkSession.builder.remote(url).getOrCreate()
     spark.conf.set(HOST_KEY, address)  # as a laptop with a name that resolves, and no way to it
     result = st.sweep(
         held,
         {"x": [0, 1], "folder": [str(folder)]},
-        metric="y", mode="max", backend="none", preload=[], dir=f"file://{folder}/runs", name="run", spark=spark,
+        metric="y", mode="max", backend="none", preload=[], dir=runs, name=folder.name, spark=spark,
         coordinator=None if coordinator == "auto" else coordinator,
     )  # fmt: skip
     print(json.dumps({"status": result.status, "metrics": [trial.metrics for trial in result.trials]}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), *sys.argv[4:])

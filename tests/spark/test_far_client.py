@@ -39,7 +39,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarCluster]:
 
 def line(cluster: FarCluster, folder: Path, coordinator: str) -> list[str]:
     return [
-        sys.executable, "-m", "tests.spark.far_client", cluster.url, str(folder), cluster.client.address, coordinator
+        sys.executable, "-m", "tests.spark.far_client",
+        cluster.url, cluster.runs, str(folder), cluster.client.address, coordinator,
     ]  # fmt: skip
 
 
@@ -78,7 +79,5 @@ def test_a_run_outlives_its_client_and_its_coordinator(cluster: FarCluster, tmp_
     executor.kill()
     Sighted([coordinator.pid]).wait_gone(STARTS_S)
     (tmp_path / "hold").unlink()
-    run = tmp_path / "runs/run"
-    wait_until((run / "results.json").exists, ENDS_S, "the run ends")
-    result = st.load(run)
+    result = st.attach(f"{cluster.runs}/{tmp_path.name}").result(ENDS_S, progress=False)
     assert {"status": result.status, "metrics": [trial.metrics for trial in result.trials]} == SQUARES

@@ -1,4 +1,7 @@
-"""A standalone Spark with a Connect server, and a client that drops every inbound connection: each on its own host."""
+"""A standalone Spark with a Connect server, and a client that drops every inbound connection: each on its own host.
+
+HDFS, on the machine that all of them reach, has the runs.
+"""
 
 import json
 import os
@@ -11,6 +14,7 @@ from pathlib import Path
 
 from sparktrain.cluster.spark_session import jvm_here
 from tests.faults.standalone import Standalone, standalone
+from tests.support.hadoop import Hdfs, hdfs
 from tests.support.hosts import Host, Network, bridged_hosts
 from tests.support.local_spark import spark_home
 from tests.support.processes import Sighted, descendants, wait_until
@@ -28,9 +32,10 @@ add rule inet far input iifname != "lo" tcp flags & (syn|ack) == syn counter dro
 
 @dataclass
 class FarCluster:
-    """Two workers, a Connect server, and the host of the client."""
+    """HDFS, two workers, a Connect server, and the host of the client."""
 
     network: Network
+    hdfs: Hdfs
     spark: Standalone
     server: Host
     client: Host
@@ -39,6 +44,16 @@ class FarCluster:
     def url(self) -> str:
         """For `SparkSession.builder.remote`."""
         return f"sc://{self.server.address}:{PORT}"
+
+    @property
+    def runs(self) -> str:
+        """A directory for runs, on HDFS."""
+        return f"{self.hdfs.url}/runs"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """For the environment of a client."""
+        return {**os.environ, **self.hdfs.env}
 
     def refused(self) -> int:
         """How many connections to the client its firewall has dropped."""
@@ -50,7 +65,7 @@ class FarCluster:
     def start_client(self, line: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
         """A program on the host of the client."""
         with log.open("wb") as output:
-            return subprocess.Popen([*self.client.enter, *line], stdout=output, stderr=subprocess.STDOUT)
+            return subprocess.Popen([*self.client.enter, *line], stdout=output, stderr=subprocess.STDOUT, env=self.env)
 
 
 @contextmanager
@@ -59,14 +74,16 @@ def far_cluster(folder: Path, conf: Mapping[str, str] | None = None) -> Iterator
     with bridged_hosts(WORKERS + 2) as network, ExitStack() as stack:
         *workers, server, client = network.hosts
         subprocess.run([*client.enter, "nft", "-f", "-"], input=_REFUSE.encode(), check=True, timeout=30)
+        store = stack.enter_context(hdfs(folder / "hdfs", host=network.address))
         enter = [list(host.enter) for host in workers]
         spark = stack.enter_context(standalone(folder, [host.address for host in workers], network.address, enter))
         log = folder / "connect.log"
-        process = _start_server(folder, server, spark.url, log, conf or {})
+        at_executors = {f"spark.executorEnv.{name}": value for name, value in store.env.items()}
+        process = _start_server(folder, server, spark.url, log, {**at_executors, **(conf or {})})
         stack.callback(process.wait)
         stack.callback(_kill_all, process.pid)
         wait_until(lambda: "Spark Connect server started" in log.read_text(errors="replace"), READY_S, "Connect serves")
-        yield FarCluster(network, spark, server, client)
+        yield FarCluster(network, store, spark, server, client)
 
 
 def _start_server(

@@ -30,7 +30,6 @@ _SETTINGS = {
     "dfs.namenode.edits.noeditlogchannelflush": "true",  # what a killed process has written is not lost
     "dfs.namenode.datanode.registration.ip-hostname-check": "false",
     "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",  # there is none to replace it with
-    "dfs.datanode.hostname": HOST,
     "ipc.client.connect.retry.interval": "200",  # of a DataNode that waits for its NameNode
     "ipc.client.connect.max.retries": "50",
 }
@@ -39,18 +38,23 @@ _SETTINGS = {
 class Hdfs(Cluster):
     """A NameNode and `datanodes` DataNodes, with all that they keep below `folder`.
 
-    `settings` go before those that make faults fast, such as a heartbeat in each second. Ports stay the same when a
-    daemon restarts. All methods block; none is for several threads at once.
+    `settings` go before those that make faults fast, such as a heartbeat in each second. The daemons listen on `host`,
+    an address of this machine, and clients find them there. Ports stay the same when a daemon restarts. All methods
+    block; none is for several threads at once.
     """
 
-    def __init__(self, folder: Path, datanodes: int = 2, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, datanodes: int = 2, settings: Mapping[str, str] | None = None, host: str = HOST
+    ) -> None:
         self.folder = folder
         self.conf = folder / "conf"
         """What `HADOOP_CONF_DIR` names for clients."""
         self.namenodes = [self._daemon(name, _NAMENODE) for name in self._namenode_names()]
         self.datanodes = [self._daemon(f"datanode{number}", _DATANODE) for number in range(datanodes)]
-        self._settings = {"dfs.replication": str(datanodes), **_SETTINGS, **(settings or {})}
-        self._reserved = Ports()
+        defaults = {"dfs.replication": str(datanodes), "dfs.datanode.hostname": host, **_SETTINGS}
+        self._settings = {**defaults, **(settings or {})}
+        self._host = host
+        self._reserved = Ports(host)
         self._ports: dict[str, int] = {}
 
     @property
@@ -143,7 +147,7 @@ class Hdfs(Cluster):
         return Daemon(name, main, self.folder / f"conf-{name}", self.folder / "logs" / f"{name}.log")
 
     def _at(self, daemon: Daemon, service: str) -> str:
-        return f"{HOST}:{self._ports[f'{daemon.name}.{service}']}"
+        return f"{self._host}:{self._ports[f'{daemon.name}.{service}']}"
 
     def _namenode_names(self) -> list[str]:
         return ["namenode"]
@@ -233,7 +237,9 @@ class Hdfs(Cluster):
 
 
 @contextmanager
-def hdfs(folder: Path, datanodes: int = 2, settings: Mapping[str, str] | None = None) -> Iterator[Hdfs]:
+def hdfs(
+    folder: Path, datanodes: int = 2, settings: Mapping[str, str] | None = None, host: str = HOST
+) -> Iterator[Hdfs]:
     """A cluster that is ready; ended in any case, whatever becomes of the block."""
-    with Hdfs(folder, datanodes, settings) as cluster:
+    with Hdfs(folder, datanodes, settings, host) as cluster:
         yield cluster

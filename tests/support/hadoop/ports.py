@@ -17,7 +17,9 @@ class Ports:
     that is down the port of that daemon, and the client would connect to itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST) -> None:
+        """For daemons that listen on this address of the machine."""
+        self._host = host
         self._reservations = ExitStack()
 
     def take(self) -> int:
@@ -37,7 +39,7 @@ class Ports:
             reservation.bind(f"\0sparktrain-port-{port}")
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((HOST, port))
+                probe.bind((self._host, port))
         except OSError:
             reservation.close()
             return False
