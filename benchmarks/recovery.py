@@ -91,13 +91,13 @@ def steps_between(mb: int) -> int:
 def _watch(folder, kills, victim, ctx, steps, standby):
     import keras
 
-    seen: list[int] = []  # no attribute of the callback: a restart would restore it
+    seen: list[float] = []  # when steps have ended; no attribute of the callback: a restart would restore it
 
     class Watch(keras.callbacks.Callback):
         """Records the first step, and kills the second member after some more."""
 
         def on_train_batch_end(self, batch, logs=None):
-            seen.append(batch)
+            seen.append(time.time())
             # By the kills so far and not by generations: a ring that heals stays in its generation.
             past_kills = sorted(Path(folder).glob("kill-*"))
             number = len(past_kills) + 1
@@ -108,6 +108,7 @@ def _watch(folder, kills, victim, ctx, steps, standby):
             if ctx.rank == 0 and recovers and not mark.exists():
                 mark.write_text(repr(time.time()))
             if len(seen) == steps and ctx.rank == 1 and number <= kills:
+                Path(folder, f"pace-{number}").write_text(repr(seen[-1] - seen[-2]))
                 while standby and not Path(folder, f"ready-{number}").exists():
                     time.sleep(0.01)
                 draft = Path(folder, "draft")
@@ -185,6 +186,9 @@ def recoveries(
         ]
         print(f"{backend}, {mb} MB: {spans[0]:.2f} s until the function starts, {spans[1]:.2f} s until it calls fit(), "
               f"{spans[2]:.2f} s until the step has ended (medians)")  # fmt: skip
+    if function is train:
+        pace = median(moment[f"pace-{number}"] for number in range(1, kills + 1))
+        print(f"{backend}, {mb} MB: a step takes {pace:.2f} s, undisturbed (median)")
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
 
 
