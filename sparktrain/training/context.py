@@ -59,11 +59,9 @@ class TrainContext:
         self._pid = os.getpid()
         self._reporting = threading.Lock()
         self._left_out: set[str] = set()
-        """The names that reports have left out, because their values are no numbers."""
         self._checkpoints: CheckpointSaver | None = None
         self._memory: MemorySaver | None = None
-        self._position = Position()
-        self._position.rank_now = self._gang.rank_now
+        self._position = Position(self._gang.rank_now)
         self._strategies: Strategies | None = None
         self._data: OpenData | None = None
         self._streams: OpenStreams | None = None
@@ -82,8 +80,8 @@ class TrainContext:
     def seed(self) -> int:
         """The seed of the trial, an integer: equal in each generation, different in each trial.
 
-        With `repeats=` or `folds=` it differs between repeats alone: it is the same for all folds of a repeat, and for
-        the same repeat of all parameters. It seeds the generators of Python, numpy and Keras before the function runs.
+        With `repeats=` or `folds=` it differs between repeats alone, and is the same for the same repeat of all
+        parameters. It seeds the generators of Python, numpy and Keras before the function runs.
         """
         return self._call.seed
 
@@ -196,8 +194,7 @@ class TrainContext:
     def checkpoint(self) -> "CheckpointSaver":
         """Saves and restores the training: a `sparktrain.CheckpointSaver`.
 
-        The Keras callbacks do both. A loop of your own calls `restore` on every rank before it trains, and `save` on
-        rank 0.
+        Keras callbacks do both. A loop of your own calls `restore` on every rank before it trains, `save` on rank 0.
         """
         if self._checkpoints is None:
             from sparktrain.training.checkpoint.saver import CheckpointSaver
@@ -211,7 +208,9 @@ class TrainContext:
             self._checkpoints.rank_now = self._position.rank_now
         return self._checkpoints
 
-    def memory_checkpoints(self, model: Any = None, *parts: Any, every: str = "auto") -> "MemoryCheckpoints":
+    def memory_checkpoints(
+        self, model: Any = None, *parts: Any, every: str = "auto", resizable: bool = False
+    ) -> "MemoryCheckpoints":
         """Memory checkpoints for a loop of your own: a `sparktrain.MemoryCheckpoints`, for a `with` block.
 
             with ctx.memory_checkpoints(model, optimizer, scheduler) as memory:
@@ -219,21 +218,22 @@ class TrainContext:
                     loss = memory.train(train_step, batch)
                     memory.step(step)
 
-        Every member enters the block after `ctx.checkpoint.restore`, and with what that gets. After a loss all members
-        continue from the newest copy in the shared memory of a host, and repeat few steps; with `memory.train` the
-        others keep their processes, where the gang can do so, and repeat none. A gang with fewer members grows.
-        `every` is "auto", for 2 % of the time at most, or a time such as "5s". For a member alone, and in a gang
-        without a ring, the block only reports steps. Blocks only at the first use of the ring.
+        Every member enters the block after `ctx.checkpoint.restore`, and with what that gets. After a loss all continue
+        from the newest copy in the shared memory of a host, and repeat few steps; with `memory.train` the others keep
+        their processes, where the gang can, and repeat none. `every` is "auto", for 2 % of the time at most, or a time
+        such as "5s". With `resizable`, `train_step` chooses its rows by `ctx.rank` and `ctx.size`, and by `min_workers`
+        the others continue at once without a lost member. The block of a member alone, and of a gang without a ring,
+        only reports steps. Blocks at the first use of the ring.
 
-        Raises SpecError for another `every`, TypeError for what cannot be saved, FormError.
+        Raises SpecError for another `every`, or `resizable` beside a feed, TypeError for what has no state, FormError.
         """
         from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of, rounds_of
 
         rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
         saved_parts = parts if model is None else (model, *parts)
-        loop = loop_of(saved_parts, self._gang.healing, rounds, self._position)
-        start = max(0, self.checkpoint.newest_step)
+        loop = loop_of(saved_parts, self._gang.healing, rounds, self._position, resizable=resizable)
         self.checkpoint.are_alike = lambda: loop is not None and loop.are_alike
+        start = max(0, self.checkpoint.newest_step)
         return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
 
     def export(self, model: Any) -> None:

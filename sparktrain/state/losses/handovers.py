@@ -113,7 +113,7 @@ class Handovers:
         handovers = gang.handovers
         if handovers.changed_at is None or at >= handovers.changed_at + SETTLE_TIMEOUT_S:
             return False
-        # Those that are not new declare it still; a loop never does.
+        # Those that are not new declare it still; a loop that keeps its size never does.
         able = 0 < len(gang.attendance.moves) < len(gang.ranks) and handovers.failures < MOST_FAILURES
         return able and bool(idle(self._agents, self._sweep, at))
 

@@ -102,7 +102,7 @@ class Standbys:
     def _may_wait_for(self, gang: Gang, at: float) -> bool:
         """Whether a process can wait for the loss of a member: all heal, and nothing else changes the gang.
 
-        Members in a loop of the user's own heal, and do not change their ring before a loss.
+        Members in a loop of the user's own heal, and mostly do not change their ring before a loss.
         """
         return len(gang.attendance.heals) == len(gang.ranks) and self._is_steady(gang, at)
 

@@ -55,6 +55,10 @@ class LoopSteps(ABC):
         before."""
 
     @abstractmethod
+    def rebase(self) -> None:
+        """The newest step starts again, from the state that there is now."""
+
+    @abstractmethod
     def is_applied(self) -> bool:
         """Whether the newest step has changed weights."""
 

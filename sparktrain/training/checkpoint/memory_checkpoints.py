@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from sparktrain.clock import Clock
+from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import is_split, state_module
@@ -127,17 +128,28 @@ class MemoryCheckpoints:
 
 
 def loop_of(
-    parts: Sequence[Any], healing: RingHealing | None, rounds: MemoryRounds | None, position: Position
+    parts: Sequence[Any],
+    healing: RingHealing | None,
+    rounds: MemoryRounds | None,
+    position: Position,
+    *,
+    resizable: bool = False,
 ) -> SurvivingLoop | None:
     """How a loop with the objects `parts` survives the loss of a member; None where it does not.
 
-    Raises TypeError for parts that have no state.
+    Raises TypeError for parts that have no state, SpecError for a function with feeds and a loop that is `resizable`.
     """
+    if resizable and position.feeds:
+        raise SpecError(
+            "ctx.memory_checkpoints(resizable=True) after ctx.shard() or ctx.dataset(): their batches are those of the "
+            "members with which they were made; choose the rows of a step in train_step, by ctx.rank and ctx.size, or "
+            "leave resizable out"
+        )
     framework = keeper(parts) if parts and healing is not None else None
     if healing is None or framework is None or framework.loops is None:
         return None
     steps = importlib.import_module(framework.loops).loop_steps(parts, healing)
-    return None if steps is None else SurvivingLoop(parts, healing, steps, rounds, position)
+    return None if steps is None else SurvivingLoop(parts, healing, steps, rounds, position, resizable=resizable)
 
 
 def rounds_of(

@@ -45,6 +45,10 @@ class MemoryRounds:
         self._off = False
         self.sending = False
         """Whether the members have the start of the chief's part, and not its end: another chief has another one."""
+        self.offered_ring: Callable[[], int] = lambda: 0
+        """The ring that this member can form with a process that waits for a place; 0 for none."""
+        self.agreed_ring = 0
+        """The ring that all members are to form after the newest round; 0 for none, as where some lack the offer."""
 
     def start(self, step: int, *, off: bool = False) -> None:
         """Training starts, or resumes, after `step`. No round follows with `off`, and in a gang that stays alone."""
@@ -98,9 +102,10 @@ class MemoryRounds:
         pace = (now - self._agreed[1]) / max(1, step - self._agreed[0])
         cost = self._waited_s + memory.beside_s if memory.beside_s else 0.0  # the first two take new memory, once
         flags = (float(memory.able), float(memory.busy), float(memory.is_pause_due))
-        rows = self._gathered([float(step), now - self._last[1], pace, cost, *flags])
+        rows = self._gathered([float(step), now - self._last[1], pace, cost, *flags, float(self.offered_ring())])
         _check_steps(rows[:, 0].tolist())
-        _, since, slowest, cost, able, busy, requested = rows.max(axis=0).tolist()
+        _, since, slowest, cost, able, busy, requested, ring = rows.max(axis=0).tolist()
+        self.agreed_ring = int(ring) if (rows[:, -1] == ring).all() else 0
         due = self._schedule.agree(step, since, slowest, cost)
         self._agreed = (step, now)
         self._off = not able

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.errors import RingError
+from sparktrain.errors import FormError, RingError
+from sparktrain.state.agent_messages import OfferHandover
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
@@ -24,7 +25,12 @@ from sparktrain.training.checkpoint.saver import ALIKE, capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
 from sparktrain.training.collectives.ring_errors import is_ring_error
-from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingStanding
+from sparktrain.training.collectives.ring_healing import (
+    RingAgreement,
+    RingHealing,
+    RingRefusalError,
+    RingStanding,
+)
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
 from sparktrain.training.notices import notice
@@ -47,13 +53,23 @@ class SurvivingLoop:
         steps: LoopSteps,
         rounds: MemoryRounds | None,
         position: Position,
+        *,
+        resizable: bool = False,
     ) -> None:
-        """`rounds` are those of the members' memory checkpoints, `position` has the feeds of this member."""
+        """`rounds` are those of the members' memory checkpoints, `position` has the feeds of this member.
+
+        `resizable`: each step divides its rows among the members that the ring has then.
+        """
         self._feeds = position.feeds
         self._parts = tuple(parts)
         self._healing = healing
         self._steps = steps
         self._rounds = rounds
+        self._resizable = resizable and rounds is not None
+        self._size = healing.ring.size
+        """Members of the ring in which this one has trained."""
+        self._offer: OfferHandover | None = None
+        """The process that waits for a place, as of the newest round."""
         self._can_heal = False
         self._has_declared = False
         self.are_alike = False
@@ -90,6 +106,9 @@ class SurvivingLoop:
         continuity.is_equal = None
         self._step = step
         self._steps.start()
+        if self._resizable and self._rounds is not None:
+            self._rounds.offered_ring = self._offered_ring
+            self._healing.accepts = lambda offer: True
         if arrival is not None:
             self._arrive(arrival)
             return
@@ -104,10 +123,15 @@ class SurvivingLoop:
         self._is_cold = step > 0
 
     def end(self) -> None:
-        """The loop is over: a loss ends the training from now on. Raises OSError when the agent is gone."""
+        """The loop is over, maybe before the first step of this process: a loss ends the training from now on.
+
+        Raises OSError when the agent is gone.
+        """
         self._healing.continuity.heal = None
+        self._healing.accepts = lambda offer: False
         self._healing.declare(False)
         self._steps.end()
+        self._settle()
 
     def train(self, call: Callable[[], Any]) -> Any:
         """What `call` returns, which trains one step; called again where the ring heals. Raises what it raises."""
@@ -120,10 +144,13 @@ class SurvivingLoop:
         self._steps.keep()
         result = self._trained(call)
         self._ahead += 1
+        self._settle()
+        return result
+
+    def _settle(self) -> None:
         if self._has_healed:
             self._has_healed = False
             self._healing.settle()
-        return result
 
     @contextmanager
     def noting(self, step: int, place: tuple[int | None, int | None], extra: Mapping[str, Any]) -> Iterator[None]:
@@ -145,17 +172,25 @@ class SurvivingLoop:
         self._past_results = len(self._healing.continuity.results)
         if has_trained and self._can_heal and not self._has_declared:
             self._declare()
+        if self._offer is not None and self._rounds is not None and self._rounds.agreed_ring == self._offer.ring:
+            offer, self._offer = self._offer, None
+            self._change(offer)
 
     def _declare(self) -> None:
         obstacle = self._steps.obstacle() or self._unknown_feed()
         if not obstacle:
-            self._has_declared = True
-            self._healing.declare(True)
+            self._declare_able()
             return
         self._can_heal = False
         self._healing.continuity.heal = None
         self._healing.declare(False)
         notice(f"after the loss of a member this loop restarts in all of them: {obstacle}")
+
+    def _declare_able(self) -> None:
+        """Report that this member heals; with a feed the share of a lost member would be missing in a smaller ring."""
+        self._has_declared = True
+        resizable = self._resizable and not self._feeds
+        self._healing.declare(True, moves=resizable, shrinks=resizable)
 
     def _unknown_feed(self) -> str:
         """An obstacle where the loop reads a feed that starts from its first batch in a new process."""
@@ -170,6 +205,25 @@ class SurvivingLoop:
     def _continue(self) -> None:
         self._can_heal = True
         self._healing.continuity.heal = self._heal_between_steps
+
+    # ---- the ring gets another member
+
+    def _offered_ring(self) -> int:
+        self._offer = self._healing.offer()
+        return 0 if self._offer is None else self._offer.ring
+
+    def _change(self, offer: OfferHandover) -> None:
+        """Form the next ring with the process that is offered: all members have noted their state, and start no step.
+
+        Raises MovedAway on the member that leaves.
+        """
+        try:
+            self._healing.change(offer, self._step)
+            self._follow(self._agreement(in_step=False), ago=0)
+        except RingRefusalError:
+            raise
+        except (FormError, RingError) as error:  # one more member is lost
+            self._heal(error, in_step=False)
 
     # ---- after a loss
 
@@ -210,7 +264,8 @@ class SurvivingLoop:
                 return
 
     def _follow(self, agreement: RingAgreement, *, ago: int) -> None:
-        """Train on in the ring in which the members have come to `agreement`."""
+        """Train on in the ring in which the members have come to `agreement`: it ends an offer that came before it."""
+        self._offer = None
         standing = agreement.standings[self._healing.ring.rank]
         self._has_healed = self._is_cold = True
         self._healing.continuity.comparison = self._compare
@@ -219,6 +274,7 @@ class SurvivingLoop:
         self._healing.healed(self._step)
         if standing.place > agreement.most_advanced.place:
             self._repeat_for_others(agreement, ago)
+        self._size = self._healing.ring.size
 
     def _agreement(self, in_step: bool) -> RingAgreement:
         self._steps.rejoin()
@@ -232,10 +288,21 @@ class SurvivingLoop:
             is_ahead=self._ahead > 0,
             past_results=self._past_results,
         )
-        return self._healing.agree(standing, self._write)
+        agreement = self._healing.agree(standing, self._write)
+        size = self._healing.ring.size
+        if size != self._size and self._feeds:
+            raise RingRefusalError(
+                f"the ring has {size} members in place of {self._size}, and the loop reads data of ctx.shard() or "
+                "ctx.dataset(), which does not follow that: choose the rows of a step by ctx.rank and ctx.size"
+            )
+        return agreement
 
     def _repeat_for_others(self, agreement: RingAgreement, ago: int) -> None:
-        """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing."""
+        """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing.
+
+        Fewer members divide its rows in another way, and their weights have other bits: there the repeated step counts.
+        """
+        has_repeated = False
         present = self._steps.present()
         drawn = _drawn()
         with TensorFiles(agreement.folder) as files:
@@ -247,10 +314,21 @@ class SurvivingLoop:
             self._healing.continuity.meet(_TRAIN)
             self._warm_up(self._calls[ago], ago)
             self._calls[ago]()
+            has_repeated = True
         finally:
             self._healing.continuity.heal = heal
-            self._steps.take(present)
+            if has_repeated and self._size != self._healing.ring.size:
+                self._rebase(ago)
+            else:
+                self._steps.take(present)
             _assign_drawn(drawn)
+
+    def _rebase(self, ago: int) -> None:
+        """Continue from the state after the step that was repeated with other members."""
+        if not self._ahead:
+            self._steps.note()
+        if ago:
+            self._steps.rebase()
 
     def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
         """Make the first step in another ring once more, where that matters, and return to the state before it."""
@@ -279,7 +357,10 @@ class SurvivingLoop:
         _assign_drawn(self._drawn[ago])
 
     def _write(self, folder: Path, ranks: list[int]) -> None:
-        """Write the state that the loop has noted, for the new processes of `ranks`."""
+        """Write the state that the loop has noted, for the new processes of `ranks`.
+
+        A member that comes back after steps without it has no state of its own any more.
+        """
         epoch, batch, values, lengths = self._facts
         extra = {name: value[: lengths[name]] if name in lengths else value for name, value in values.items()}
         agreed = list(self._agreed if self._in_round or self._rounds is None else self._rounds.agreed())
@@ -291,7 +372,8 @@ class SurvivingLoop:
         _assign_drawn(drawn)
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self.are_alike}
-        tensor_files.send(folder, self._steps.completed(state.tensors, ranks), document)
+        own = ranks if self._size >= ring.size else []
+        tensor_files.send(folder, self._steps.completed(state.tensors, own), document)
 
     def _arrive(self, arrival: RingAgreement) -> None:
         """Join the others, in a new process that has restored their state."""
@@ -304,13 +386,13 @@ class SurvivingLoop:
             self.are_alike = bool(files.document[ALIKE])
             self._steps.arrive(files)
         extra = {name: value for name, value in restored.extra.items() if name != LOOP}
+        self._size = self._healing.ring.size
         self._has_healed = self._is_cold = True
         self._healing.continuity.echoes = False
         self._healing.continuity.comparison = self._compare
         self._continue()
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
-        self._has_declared = True
-        self._healing.declare(True)
+        self._declare_able()
         self._healing.healed(self._step)
         if self._rounds is not None:
             self._rounds.continue_with(self._step, content["agreed"])

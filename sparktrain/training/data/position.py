@@ -14,10 +14,10 @@ from sparktrain.training.data.fit_stages import Stages
 class Position:
     """The position of one member, shared by its feeds and callbacks. Any thread may use it: threads read the feeds."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank_now: Callable[[], int] | None = None) -> None:
+        """`rank_now` is the rank of this process at each moment, where it may change before the first step."""
         self.lock = threading.RLock()
-        self.rank_now: Callable[[], int] | None = None
-        """The rank of this process at each moment, where it may change before the first step; else None."""
+        self.rank_now = rank_now
         self.feeds: list[Cursor] = []
         """The feeds that were made with this position, oldest first."""
         self.spec: object = None

@@ -96,6 +96,11 @@ class TorchLoopSteps(LoopSteps):
             parameter.grad = None
         self._kept[ago].put_back()
 
+    def rebase(self) -> None:
+        """See base class."""
+        self._version = self._versions()
+        self._kept[0].keep()
+
     def is_applied(self) -> bool:
         """See base class."""
         return self._versions() != self._version

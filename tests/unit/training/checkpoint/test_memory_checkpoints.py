@@ -7,26 +7,30 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktrain.errors import OutOfStepError
+from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.checkpoint import memory_checkpoints
-from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
+from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.collectives.ring import LocalRing
+from sparktrain.training.data.position import Cursor, Position
 from tests.unit.clocks import InstantClock
 
 
 class Mirror(LocalRing):
-    """A ring of two, in which rank 1 counts `ahead` steps more than this member."""
+    """A ring of two, in which rank 1 counts `ahead` steps more than this member, and may lack an offer."""
 
     size = 2
 
-    def __init__(self, ahead: int = 0) -> None:
+    def __init__(self, ahead: int = 0, *, lacks_offer: bool = False) -> None:
         self.ahead = ahead
+        self.lacks_offer = lacks_offer
 
     def allreduce(self, tensors: Sequence[Any], *, average: bool, name: str) -> list[Any]:
         [rows] = tensors
         rows[1] = rows[0]
         rows[1, 0] += self.ahead
+        if self.lacks_offer:
+            rows[1, -2] = 0.0
         return [rows]
 
 
@@ -113,6 +117,26 @@ def test_members_with_different_steps_are_named() -> None:
         ),
     ):
         steps.step(1)
+
+
+@pytest.mark.parametrize("lacks_offer", [False, True])
+def test_members_form_the_ring_that_all_of_them_are_offered(lacks_offer: bool) -> None:
+    clock = InstantClock()
+    rounds = MemoryRounds(Mirror(lacks_offer=lacks_offer), Memory(), 0.0, clock)  # type: ignore[arg-type]
+    rounds.start(0)
+    for ring in (0, 3):
+        rounds.offered_ring = lambda: ring  # noqa: B023
+        clock.pause(1.0)
+        rounds.agree((), ring + 1, (None, None), dict)
+        assert rounds.agreed_ring == (0 if lacks_offer else ring)
+
+
+def test_a_loop_with_feeds_keeps_its_size() -> None:
+    position = Position()
+    Cursor(position, 5, members=2)
+    with pytest.raises(SpecError, match=r"resizable=True\) after ctx.shard\(\) or ctx.dataset\(\): their batches are"):
+        loop_of((), None, None, position, resizable=True)
+    assert loop_of((), None, None, position) is None
 
 
 def test_steps_grow_and_are_counts() -> None:

@@ -112,6 +112,12 @@ class KerasLoopSteps(LoopSteps):
         """See base class."""
         self._kept[ago].put_back()
 
+    def rebase(self) -> None:
+        """See base class."""
+        self._applied = self._iterations()
+        if self._changed:
+            self._kept[0].keep()
+
     def is_applied(self) -> bool:
         """See base class."""
         return self._iterations() != self._applied

@@ -1,0 +1,133 @@
+"""A loop that loses agents for good: the others continue at once, and take the next process in after a step."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+from sparktrain.clock import SystemClock
+from sparktrain.driver.engines import local_restarts
+from sparktrain.runs.additions.drain_requests import drain
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.watcher import Observer
+from sparktrain.state.losses import growth
+from tests.faults.resizing_loops import GO, repeat, train
+from tests.faults.test_draining import agent_of
+from tests.support.resizing import STEPS, check_rows, check_weights
+
+pytestmark = pytest.mark.timeout(240)
+SOON_S = 120.0
+PRELOAD = ["tensorflow", "keras", "horovod.tensorflow"]
+
+
+def trained(folder: Path, kills: list[list[int]], lags: Sequence[int] = (), step_s: float = 0.0) -> st.RunResult:
+    """The result of a gang of three. One process trains the same steps after it."""
+    options: dict[str, Any] = {"dir": str(folder), "progress": False}
+    with st.pool(st.local(slots=3), preload=PRELOAD) as pool:
+        params = {"folder": str(folder), "kills": kills, "lags": list(lags), "step_s": step_s}
+        result = pool.run(train, params, workers=3, min_workers=1, backend="horovod", name="run", seed=1, **options)
+        alone = {"folder": str(folder), "steps": int(result.metrics["steps"])}
+        pool.run(repeat, alone, workers=1, name="alone", **options)
+    return result
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        [[1, 5, 0]],
+        pytest.param([[2, 8, 1], [1, 15, 0]], marks=pytest.mark.all(
+            case="two losses of a loop of three, one of them after a step", covered_by="one loss within a step"
+        )),
+    ],
+)  # fmt: skip
+def test_the_others_continue_at_once_and_train_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[list[int]]
+) -> None:
+    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    result = trained(tmp_path, kills)
+
+    assert [(restart.healed, restart.members, restart.steps_lost) for restart in result.restarts] == [
+        (True, 3 - number, 0) for number, _ in enumerate(kills, 1)
+    ], [restart.cause for restart in result.restarts]
+    assert result.metrics == {"size": 3 - len(kills), "steps": STEPS}
+    assert len(list(tmp_path.glob("pid-*"))) == 3, "no process was started"
+    check_rows(tmp_path, {3 - number for number in range(len(kills) + 1)})
+    check_weights(tmp_path, list(range(3 - len(kills))))
+
+
+@pytest.mark.all(
+    case="a member that is a step ahead when a loop becomes smaller", covered_by="one loss within a step; `tests/torch`"
+)
+def test_a_member_that_is_a_step_ahead_takes_that_step_from_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    result = trained(tmp_path, [[1, 8, 1]], lags=[2, 8])
+
+    assert [(restart.healed, restart.members, restart.steps_lost) for restart in result.restarts] == [(True, 2, 0)], [
+        restart.cause for restart in result.restarts
+    ]
+    check_rows(tmp_path, {2, 3})
+    check_weights(tmp_path, [0, 1])
+
+
+def test_a_member_comes_back_after_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+        restarts._lives[slot].due = now + 2.0
+        return True
+
+    monkeypatch.setattr(growth, "GROW_AFTER_S", 0.5)
+    monkeypatch.setattr(local_restarts.Restarts, "lost", later)
+    result = trained(tmp_path, [[1, 5, 0]], step_s=0.1)
+
+    lost, back = result.restarts
+    assert (lost.rank, lost.healed, lost.members) == (1, True, 2), lost.cause
+    assert (back.rank, back.healed, back.paused, back.steps_lost) == (1, True, True, 0), back.cause
+    assert len(list(tmp_path.glob("pid-*"))) == 4, "one process was started"
+    check_rows(tmp_path, {2, 3})
+    check_weights(tmp_path, [0, 1, 2])
+
+
+@pytest.mark.all(case="a drained member of a loop moves to another agent", covered_by="a member that comes back")
+def test_a_drained_member_moves_after_a_step(tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+
+    def until(condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + SOON_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not within {SOON_S:g} s: {what}"
+            time.sleep(0.05)
+
+    def noted() -> int:
+        return sum(path.read_text().count("\n") for path in tmp_path.glob("steps-*.jsonl"))
+
+    def has_moved() -> bool:
+        return bool(Observer(run_in(run), SystemClock()).look().trials[0].result.restarts)
+
+    def act() -> None:
+        try:
+            until(lambda: noted() > 30, "all members train")
+            drain(run_in(run), None, agent_of(pool, 0, 1).slot)
+            until(has_moved, "a member has moved")
+        finally:
+            (tmp_path / GO).touch()
+
+    with st.pool(st.local(slots=4), preload=PRELOAD) as pool:
+        thread = threading.Thread(target=act)
+        thread.start()
+        params = {"folder": str(tmp_path), "kills": [], "lags": [], "step_s": 0.1, "awaits_go": True}
+        options: dict[str, Any] = {"dir": str(tmp_path), "progress": False}
+        result = pool.run(train, params, workers=3, backend="horovod", name="run", seed=1, **options)
+        thread.join(SOON_S)
+        alone = {"folder": str(tmp_path), "steps": int(result.metrics["steps"])}
+        pool.run(repeat, alone, workers=1, name="alone", **options)
+
+    [move] = result.restarts
+    assert (move.rank, move.drained, move.healed, move.steps_lost) == (1, True, True, 0), move.cause
+    assert len(list(tmp_path.glob("pid-*"))) == 4, "one process was started"
+    check_rows(tmp_path, {3})
+    check_weights(tmp_path, [0, 1, 2])

@@ -1,0 +1,103 @@
+"""Loops that divide the rows of each step among the members of the moment: rows, losses, and notes of members."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparktrain.errors import RingError
+from tests.support import drill
+
+ROWS = 96
+BATCH = 12
+"""Rows of a step, of all members."""
+STEPS = 40
+AFTER = 10
+"""Steps of a gang that is whole again."""
+
+
+def examples() -> tuple[Any, Any]:
+    """Features and labels."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(ROWS, 6)).astype("float32"), rng.normal(size=(ROWS, 1)).astype("float32")
+
+
+def rows_of(step: int) -> Any:
+    """The rows of a step, of all members."""
+    return np.arange(BATCH) + BATCH * ((step - 1) % (ROWS // BATCH))
+
+
+class ResizedMember:
+    """One member of such a loop. Make it once the process has its place."""
+
+    def __init__(self, notes: Path, ctx: Any, kills: list[list[int]], lags: list[int]) -> None:
+        """`kills` have the rank that a member had first, a step, and whether it dies in it (0) or after it (1). `lags`,
+        a rank and a step: its collective fails there once, and has ended on the others."""
+        self._notes = notes
+        self._ctx = ctx
+        self._kills = kills
+        self._lags = lags
+        self._rank: int = ctx.rank
+        self.step = 0
+        (notes / f"pid-{self._rank}-{os.getpid()}").touch()
+
+    def rows(self) -> Any:
+        """Those of this member in the present step."""
+        return rows_of(self.step)[self._ctx.rank :: self._ctx.size]
+
+    def note(self) -> None:
+        """The step has ended here."""
+        with (self._notes / f"steps-{self._rank}-{os.getpid()}.jsonl").open("a") as file:
+            print(json.dumps([self.step, self._ctx.size, self.rows().tolist()]), file=file)
+
+    def kill(self, where: int) -> None:
+        """End the agent of this member at its place, but not that of the next process of one that was lost."""
+        is_first = len(list(self._notes.glob(f"pid-{self._rank}-*"))) == 1
+        if [self._rank, self.step, where] in self._kills and is_first:
+            os.kill(drill.pid_of("agent"), signal.SIGKILL)
+            signal.pause()
+
+    def lag(self) -> None:
+        """Raise RingError at the place of a member that lags."""
+        mark = self._notes / "lagged"
+        if [self._rank, self.step] == self._lags and not mark.exists():
+            mark.touch()
+            raise RingError("the collective has ended on others, and has failed here")
+
+
+def keep_weights(folder: Path, name: str, weights: Sequence[Any]) -> None:
+    """Keep them for `check_weights`."""
+    np.savez(folder / f"weights-{name}.npz", *weights)
+
+
+def is_whole_again(sizes: list[int]) -> bool:
+    """Whether the gang was smaller, and has had all its members for some steps."""
+    return len(set(sizes[:-AFTER])) > 1 and set(sizes[-AFTER:]) == {sizes[0]}
+
+
+def check_rows(folder: Path, sizes: set[int]) -> None:
+    """Each step has each of its rows once, among members that agree on their number."""
+    noted: dict[int, dict[int, dict[Path, list[int]]]] = {}
+    for path in folder.glob("steps-*.jsonl"):
+        for line in path.read_text().splitlines():
+            step, size, rows = json.loads(line)
+            # A member of PyTorch makes the first step in another ring twice, and undoes the first of these.
+            noted.setdefault(step, {}).setdefault(size, {})[path] = rows
+    assert {size for by_size in noted.values() for size in by_size} == sizes
+    assert sorted(noted) == list(range(1, len(noted) + 1))
+    for step, by_size in noted.items():
+        # A step that was repeated with fewer members counts then.
+        assert sorted(chain(*by_size[min(by_size)].values())) == sorted(rows_of(step)), step
+
+
+def check_weights(folder: Path, ranks: list[int]) -> None:
+    """Members have equal weights, and those of one process that trains all rows of each step."""
+    weights = [np.load(folder / f"weights-{name}.npz") for name in (*ranks, "alone")]
+    for name in weights[0].files:
+        assert len({member[name].tobytes() for member in weights[:-1]}) == 1, "members have the same weights"
+        np.testing.assert_allclose(weights[0][name], weights[-1][name], rtol=0, atol=1e-5)
