@@ -60,11 +60,7 @@ def train(
             if awaits_go and step % 5 == 0 and ctx.allreduce(float(Path(folder, GO).exists())):
                 break
             step += 1
-            member.step = step
-            memory.train(train_step)
-            member.kill(1)
-            sizes.append(ctx.size)
-            memory.step(step, sizes=sizes)
+            member.train(memory, train_step, step, sizes)
             if step_s:
                 time.sleep(step_s)
                 if is_whole_again(sizes):

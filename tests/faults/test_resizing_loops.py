@@ -1,8 +1,7 @@
 """A loop that loses agents for good: the others continue at once, and take the next process in after a step."""
 
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from sparktrain.runs.watcher import Observer
 from sparktrain.state.losses import growth
 from tests.faults.resizing_loops import GO, repeat, train
 from tests.faults.test_draining import agent_of
+from tests.support.processes import wait_until
 from tests.support.resizing import STEPS, check_rows, check_weights
 
 pytestmark = pytest.mark.timeout(240)
@@ -96,12 +96,6 @@ def test_a_member_comes_back_after_a_step(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_drained_member_moves_after_a_step(tmp_path: Path) -> None:
     run = str(tmp_path / "run")
 
-    def until(condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + SOON_S
-        while not condition():
-            assert time.monotonic() < deadline, f"not within {SOON_S:g} s: {what}"
-            time.sleep(0.05)
-
     def noted() -> int:
         return sum(path.read_text().count("\n") for path in tmp_path.glob("steps-*.jsonl"))
 
@@ -110,9 +104,9 @@ def test_a_drained_member_moves_after_a_step(tmp_path: Path) -> None:
 
     def act() -> None:
         try:
-            until(lambda: noted() > 30, "all members train")
+            wait_until(lambda: noted() > 30, SOON_S, "all members train")
             drain(run_in(run), None, agent_of(pool, 0, 1).slot)
-            until(has_moved, "a member has moved")
+            wait_until(has_moved, SOON_S, "a member has moved")
         finally:
             (tmp_path / GO).touch()
 

@@ -3,7 +3,7 @@
 import json
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,14 @@ class ResizedMember:
         """The step has ended here."""
         with (self._notes / f"steps-{self._rank}-{os.getpid()}.jsonl").open("a") as file:
             print(json.dumps([self.step, self._ctx.size, self.rows().tolist()]), file=file)
+
+    def train(self, memory: Any, train_step: Callable[[], Any], step: int, sizes: list[int]) -> None:
+        """Make one step of the loop, and add to `sizes` how many members the gang has after it."""
+        self.step = step
+        memory.train(train_step)
+        self.kill(1)
+        sizes.append(self._ctx.size)
+        memory.step(step, sizes=sizes)
 
     def kill(self, where: int) -> None:
         """End the agent of this member at its place, but not that of the next process of one that was lost."""

@@ -44,11 +44,7 @@ def train(folder: str, kills: list[list[int]], lags: list[int], step_s: float, c
     with ctx.memory_checkpoints(model, optimizer, every="0.2s", resizable=True) as memory:
         while step < (MOST if step_s else STEPS):
             step += 1
-            member.step = step
-            memory.train(train_step)
-            member.kill(1)
-            sizes.append(ctx.size)
-            memory.step(step, sizes=sizes)
+            member.train(memory, train_step, step, sizes)
             if step_s:
                 time.sleep(step_s)
                 if is_whole_again(sizes):
