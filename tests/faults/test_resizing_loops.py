@@ -13,9 +13,9 @@ from sparktrain.driver.engines import local_restarts
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
-from sparktrain.state.losses import growth
 from tests.faults.resizing_loops import GO, repeat, train
 from tests.faults.test_draining import agent_of
+from tests.support import resizing_gangs
 from tests.support.processes import wait_until
 from tests.support.resizing import STEPS, check_rows, check_weights
 
@@ -25,14 +25,8 @@ PRELOAD = ["tensorflow", "keras", "horovod.tensorflow"]
 
 
 def trained(folder: Path, kills: list[list[int]], lags: Sequence[int] = (), step_s: float = 0.0) -> st.RunResult:
-    """The result of a gang of three. One process trains the same steps after it."""
-    options: dict[str, Any] = {"dir": str(folder), "progress": False}
-    with st.pool(st.local(slots=3), preload=PRELOAD) as pool:
-        params = {"folder": str(folder), "kills": kills, "lags": list(lags), "step_s": step_s}
-        result = pool.run(train, params, workers=3, min_workers=1, backend="horovod", name="run", seed=1, **options)
-        alone = {"folder": str(folder), "steps": int(result.metrics["steps"])}
-        pool.run(repeat, alone, workers=1, name="alone", **options)
-    return result
+    """See `resizing_gangs.trained`."""
+    return resizing_gangs.trained((train, repeat), "horovod", PRELOAD, folder, kills, lags=lags, step_s=step_s)
 
 
 @pytest.mark.parametrize(
@@ -76,20 +70,9 @@ def test_a_member_that_is_a_step_ahead_takes_that_step_from_the_others(
 
 
 def test_a_member_comes_back_after_a_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
-        restarts._lives[slot].due = now + 2.0
-        return True
-
-    monkeypatch.setattr(growth, "GROW_AFTER_S", 0.5)
-    monkeypatch.setattr(local_restarts.Restarts, "lost", later)
+    resizing_gangs.replace_agents_later(monkeypatch)
     result = trained(tmp_path, [[1, 5, 0]], step_s=0.1)
-
-    lost, back = result.restarts
-    assert (lost.rank, lost.healed, lost.members) == (1, True, 2), lost.cause
-    assert (back.rank, back.healed, back.paused, back.steps_lost) == (1, True, True, 0), back.cause
-    assert len(list(tmp_path.glob("pid-*"))) == 4, "one process was started"
-    check_rows(tmp_path, {2, 3})
-    check_weights(tmp_path, [0, 1, 2])
+    resizing_gangs.check_came_back(result, tmp_path)
 
 
 @pytest.mark.all(case="a drained member of a loop moves to another agent", covered_by="a member that comes back")
