@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain.config.option_catalog import BackendName
 from sparktrain.driver.engines import local_restarts
 from sparktrain.state.losses import growth
 from tests.support.resizing import check_rows, check_weights
@@ -14,7 +15,7 @@ from tests.support.resizing import check_rows, check_weights
 
 def trained(
     programs: tuple[Callable[..., Any], Callable[..., Any]],
-    backend: str,
+    backend: BackendName,
     preload: list[str],
     folder: Path,
     kills: list[list[int]],
