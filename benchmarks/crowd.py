@@ -6,7 +6,7 @@ all agents. Its CPU time is kept apart, so that what is left of the process is t
 
 import asyncio
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 
 from sparktrain.ids import AgentId, Member
@@ -74,7 +74,8 @@ class Crowd(Listener):
         self._fresh = set(range(agents))
         self._joined = 0
         """Agents that have sent their `Join`."""
-        self._heartbeats: dict[int, float] = {}
+        self._heartbeats: defaultdict[int, deque[float]] = defaultdict(deque)
+        """When each agent has sent those that are not answered yet."""
 
     # ---- as a listener
 
@@ -153,9 +154,8 @@ class Crowd(Listener):
     def _heartbeat(self, slots: range) -> None:
         now = time.perf_counter()
         for slot in slots:
-            if slot not in self._heartbeats:
-                self._heartbeats[slot] = now
-                self._post(slot, m.Heartbeat())
+            self._heartbeats[slot].append(now)
+            self._post(slot, m.Heartbeat())
 
     def _turn(self) -> None:
         for _ in range(min(TURN, len(self._inbox))):
@@ -178,8 +178,10 @@ class Crowd(Listener):
                 self._post(slot, m.SnapshotHeld(member, 1, "checksum"))
                 self._finish_later(slot, member)
             case m.HeartbeatAck():
-                taken = time.perf_counter() - self._heartbeats.pop(slot)
+                taken = time.perf_counter() - self._heartbeats[slot].popleft()
                 self.slowest_answer_s = max(self.slowest_answer_s, taken)
+            case m.AskHeartbeat():
+                self._heartbeat(range(slot, slot + 1))
             case m.Dismiss(reason=reason):
                 self._post(slot, m.Leave(reason))
 
