@@ -29,7 +29,8 @@ QUIET_INTERVAL_S = 300.0
 """Time between two status lines between which nothing has happened: a log shows that the run is alive."""
 
 _SHOWN_PER_CAUSE = 3
-_NOTEBOOK_WIDTH = 110
+_NOTEBOOK_WIDTH = 95
+"""JupyterLab shows so many columns beside its file browser, in a window of 1300 pixels."""
 _NOTEBOOK_ROWS = 40
 _NOTEBOOK_FAILURES = 8
 
