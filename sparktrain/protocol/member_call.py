@@ -45,6 +45,8 @@ class MemberCall(Struct, frozen=True, kw_only=True):
     seed: int
     metric: str | None = None
     """Metric that the result must contain; None where any result is valid."""
+    judged: bool = False
+    """Rules of the run judge the reports of this member."""
     replica: Replica = Replica()
     """Which of the trials with the same parameters it is."""
     gpu_mib: int = 0

@@ -73,7 +73,8 @@ class Wire(Protocol):
 class AgentWire:
     """The connection to the agent of this member, over the socket pair made for its fork."""
 
-    def __init__(self, pipe: BlockingPipe[m.ToMember], clock: Clock | None = None) -> None:
+    def __init__(self, pipe: BlockingPipe[m.ToMember], clock: Clock | None = None, *, judged: bool = False) -> None:
+        """`judged`: rules of the run judge the reports of this member."""
         self._pipe = pipe
         self._clock = clock or SystemClock()
         self._sending = threading.Lock()
@@ -81,7 +82,8 @@ class AgentWire:
         self._has_obeyed = False
         self._asked: set[bool] = set()
         """The snapshots that were asked for: True stands for one in the store."""
-        self._judged: int | None = None
+        # On a busy machine the first `Judged` comes later than the first reports, which no step would wait for.
+        self._judged: int | None = -1 if judged else None
         """The newest step that the rules of the run have judged; None where none judge."""
         self._next_judged = 0
         """No rule judges a report below this step."""

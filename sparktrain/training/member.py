@@ -44,7 +44,7 @@ def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) 
         if not isinstance(assignment, m.Assignment):
             os._exit(0)  # the agent closed its end: this member is not needed
         on_assigned()
-        wire = AgentWire(pipe, SystemClock())
+        wire = AgentWire(pipe, SystemClock(), judged=assignment.call.judged)
         outcome = _outcome(assignment, wire, SystemClock())
         _print(outcome.failure)
         process_setup.flush()

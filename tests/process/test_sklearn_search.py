@@ -30,6 +30,7 @@ import sparktrain as st
 from sparktrain.errors import NoBestTrialError, ResumeError
 from sparktrain.sklearn import SearchResult, search_cv
 from sparktrain.state.records import TrialConcluded
+from sparktrain.training import judgement
 from tests.support.mortal import Mortal
 
 PROGRAM = "tests.support.sklearn_driver"
@@ -248,12 +249,15 @@ def test_trials_map_the_rows_from_one_file_and_racing_skips_folds(search: Any, t
 
 
 class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
-    """A tree that takes 40 ms of a core, so that a rule has time to judge it."""
+    """A tree that takes 40 ms of a core; its members wait until a rule has judged it, however busy the machine is."""
 
-    def __init__(self, max_depth: int = 1) -> None:
+    def __init__(self, max_depth: int = 1, driver: int = 0) -> None:
         self.max_depth = max_depth
+        self.driver = driver
 
     def fit(self, X: Any, y: Any) -> "Growing":
+        if os.getpid() != self.driver:
+            judgement.SHARE, judgement.MOST_S = 1000.0, 30.0
         until = time.process_time() + 0.04
         while time.process_time() < until:
             self.tree_ = DecisionTreeClassifier(max_depth=self.max_depth, random_state=0).fit(X, y)
@@ -268,8 +272,8 @@ class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-le
 def test_a_rule_ends_candidates_by_fits_to_some_rows_and_the_last_fits_have_all(search: Any) -> None:
     X, y = IRIS
     space = {"max_depth": [3, 1, 1, 1, 1, 1]}
-    ours = search(Growing(), space, X, y, cv=2, stopper=st.ASHA(eta=3), resource="n_samples")
-    theirs = GridSearchCV(Growing(), space, cv=2).fit(X, y)
+    ours = search(Growing(driver=os.getpid()), space, X, y, cv=2, stopper=st.ASHA(eta=3), resource="n_samples")
+    theirs = GridSearchCV(Growing(driver=os.getpid()), space, cv=2).fit(X, y)
     reached = ours.cv_results_["n_resources"]
     complete = np.isfinite(ours.cv_results_["mean_test_score"])
     assert reached[complete].tolist() == [75] * np.count_nonzero(complete)

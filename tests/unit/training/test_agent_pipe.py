@@ -101,6 +101,13 @@ def test_a_member_waits_for_what_rules_make_of_its_report_only_where_some_judge_
     assert wire.stop_advised()
 
 
+def test_a_member_that_rules_judge_waits_before_it_has_heard_of_them() -> None:
+    mine, theirs = socket.socketpair()
+    with mine, theirs:
+        wire = AgentWire(BlockingPipe(mine, m.ToMember), judged=True)
+        assert wire.judged(0, 0.0) is False
+
+
 def test_a_member_without_an_agent_waits_for_no_rule(ends) -> None:
     wire, agent = ends
     agent.send(Judged(MEMBER, -1))
