@@ -63,7 +63,7 @@ def parent_of(pid: int) -> int:
 
 def has_cause(journal: str) -> bool:
     """Whether the journal has the cause of the loss of an agent."""
-    return any(b"ended by SIGKILL" in path.read_bytes() for path in Path(journal).iterdir())
+    return any(b"ended by SIGKILL" in path.read_bytes() for path in Path(journal).glob("batch-*"))
 
 
 def ancestors(pid: int) -> dict[str, int]:
