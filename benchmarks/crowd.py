@@ -7,7 +7,7 @@ all agents. Its CPU time is kept apart, so that what is left of the process is t
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import codec
@@ -151,7 +151,7 @@ class Crowd(Listener):
             link, data = self._outbox.popleft()
             link.hear(data)
 
-    def _heartbeat(self, slots: range) -> None:
+    def _heartbeat(self, slots: Iterable[int]) -> None:
         now = time.perf_counter()
         for slot in slots:
             self._heartbeats[slot].append(now)
@@ -181,7 +181,7 @@ class Crowd(Listener):
                 taken = time.perf_counter() - self._heartbeats[slot].popleft()
                 self.slowest_answer_s = max(self.slowest_answer_s, taken)
             case m.AskHeartbeat():
-                self._heartbeat(range(slot, slot + 1))
+                self._heartbeat((slot,))
             case m.Dismiss(reason=reason):
                 self._post(slot, m.Leave(reason))
 

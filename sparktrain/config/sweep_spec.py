@@ -16,6 +16,7 @@ from sparktrain.config.quantities import MIB, count, memory, seconds
 from sparktrain.config.replication import Replication, replication
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
+from sparktrain.ids import CHIEF
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 """Names that every store accepts for a folder. Azure drops trailing dots, so that two runs would share a folder."""
@@ -104,6 +105,10 @@ class LimitSpec(_Checked):
     """Time of slots in all after which the sweep ends."""
     stopper: tuple[AnyStopRule, ...] = ()
     """Rules that stop trials which cannot win; they compare values of `metric`."""
+
+    def judges(self, rank: int) -> bool:
+        """Whether rules judge the reports of the member `rank` of a trial."""
+        return rank == CHIEF and bool(self.stopper)
 
     def _check_limits(self) -> None:
         for field in ("budget_s", "trial_timeout_s", "report_timeout_s", "timeout_s"):

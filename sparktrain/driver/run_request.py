@@ -12,7 +12,7 @@ from sparktrain.display.progress import Display
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed
 from sparktrain.driver.feeds.stream_feeds import StreamFeeds
 from sparktrain.driver.prepare.owned_run import OwnedRun
-from sparktrain.ids import CHIEF, Member
+from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.messages import StartMember
@@ -119,7 +119,7 @@ class RunRequest:
             params=start.params,
             seed=spec.seed_of(start.member.trial),
             metric=spec.metric,
-            judged=start.member.rank == CHIEF and bool(spec.stopper),
+            judged=spec.judges(start.member.rank),
             replica=spec.replication.replica(start.member.trial),
             gpu_mib=spec.gpu_mib,
             env=self.owned.run.call.env,

@@ -304,7 +304,7 @@ class RunMachine:
 
     def _judged(self, gang: Gang, agent: AgentId, member: Member, step: int) -> Commands:
         """Send the chief what the rules of the run make of its reports up to `step`: it may wait for that."""
-        if member.rank != CHIEF or not self.sweep.spec.stopper:
+        if not self.sweep.spec.judges(member.rank):
             return []
         trial = self.sweep.trials[gang.trial]
         # The first look at `ctx.should_stop()` after a report waits for this: without it a loop trained an epoch too
