@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
+from sparktrain.training.frameworks.keras import callbacks
 from tests.support import drill
 
 ROWS = 100
@@ -19,6 +20,7 @@ BATCH = 4
 EPOCHS = 2
 AFTER = 15
 """Steps of a gang that is whole again."""
+OFFER_TIMEOUT_S = 60.0
 _SIZES: list[int] = []
 """The members after each step."""
 BUILD = "the model"
@@ -50,14 +52,23 @@ def _note(values: Any) -> Any:
 class Steps(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Writes down each finished step, and kills the agent of this process after some of them."""
 
-    def __init__(self, folder: Path, ctx: Any, kills: list[list[int]], step_s: float) -> None:
-        """`kills`: ranks and steps. With `step_s`, the work of a step, it ends once the gang is whole again."""
+    def __init__(self, folder: Path, ctx: Any, kills: list[list[int]], step_s: float, awaits_offer: bool) -> None:
+        """`kills`: ranks and steps. With `step_s`, the work of a step, it ends once the gang is whole again.
+
+        With `awaits_offer` the process that comes back finds, after the next step, rows for one of fewer members alone.
+        """
         super().__init__()
         self._path = folder / f"steps-{ctx.generation}-{ctx.rank}.jsonl"
         self._rank = ctx.rank
         self._ctx = ctx
         self._kills = kills
         self._step_s = step_s
+        self._awaits_offer = awaits_offer
+        self._batches = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """See base class."""
+        self._batches = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
@@ -69,11 +80,21 @@ class Steps(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no type
         first = len(list(self._path.parent.glob(f"pid-{self._rank}-*"))) == 1
         if [self._rank, step] in self._kills and first:
             os.kill(drill.pid_of("agent"), signal.SIGKILL)
+            signal.pause()  # a step that this process makes with the others, and does not note, lacks rows
         if self._step_s:
-            time.sleep(self._step_s)
             _SIZES.append(self._ctx.size)
+            self._batches += self._ctx.size
+            time.sleep(self._step_s)
+            if self._awaits_offer and ROWS // BATCH - self._batches == 2 * self._ctx.size < 2 * max(_SIZES):
+                self._await_offer()
             if len(set(_SIZES[:-AFTER])) > 1 and len(set(_SIZES[-AFTER:])) == 1 and _SIZES[-1] == _SIZES[0]:
                 self.model.stop_training = True
+
+    def _await_offer(self) -> None:
+        deadline = time.monotonic() + OFFER_TIMEOUT_S
+        while self._ctx._gang.healing.offer() is None:
+            assert time.monotonic() < deadline, "no process has come back"
+            time.sleep(0.01)
 
 
 def compiled(optimizer: Any) -> Any:
@@ -100,11 +121,18 @@ def table() -> Any:
 
 
 def shrink(
-    folder: str, kills: list[list[int]], ctx: Any, data: str = "arrays", step_s: float = 0.0
+    folder: str,
+    kills: list[list[int]],
+    ctx: Any,
+    data: str = "arrays",
+    step_s: float = 0.0,
+    awaits_offer: bool = False,
 ) -> dict[str, float]:
     """Train; note what this member has trained on, and with what weights it has ended."""
     notes = Path(folder)
     rank = ctx.rank
+    if awaits_offer:
+        callbacks.AGREE_S = 0.0  # after each step
     (notes / f"pid-{rank}-{os.getpid()}").touch()
     model = compiled(ctx.distribute(keras.optimizers.Adam(0.01)))
     if data == "arrays":
@@ -113,8 +141,9 @@ def shrink(
         feed = ctx.dataset("train").to_tf(batch_size=BATCH, label_columns="y", stack=True, shuffle=True, seed=3)
     else:
         feed = ctx.shard(tf.data.Dataset.from_tensor_slices(examples()).batch(BATCH))
-    callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Steps(notes, ctx, kills, step_s)]
-    model.fit(feed, epochs=1000 if step_s else EPOCHS, verbose=0, callbacks=callbacks)
+    steps = Steps(notes, ctx, kills, step_s, awaits_offer)
+    together = [*ctx.keras_callbacks(checkpoint_every=None), steps]
+    model.fit(feed, epochs=1000 if step_s else EPOCHS, verbose=0, callbacks=together)
     np.savez(notes / f"weights-{rank}.npz", *model.get_weights())
     (notes / f"traces-{rank}").write_text(json.dumps([_TRACES.index(STEP) + 1, len(_TRACES)]))
     return {"size": ctx.size, "steps": int(model.optimizer.iterations)}

@@ -83,18 +83,29 @@ def test_the_others_continue_at_once_and_train_each_row_once(
     check_weights(tmp_path, left)
 
 
-@pytest.mark.all(
-    case="a member that comes back to a ring of three, with the rows of each step",
-    covered_by="a ring of three that becomes smaller; `faults/test_training`: a gang that grows",
+@pytest.mark.parametrize(
+    "awaits_offer",
+    [
+        pytest.param(
+            False,
+            marks=pytest.mark.all(
+                case="a member that comes back to a ring of three at any step",
+                covered_by="one that comes back where the rest of the epoch is too short for a step of three",
+            ),
+        ),
+        True,
+    ],
 )
-def test_a_member_comes_back_and_all_train_each_row_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_comes_back_and_all_train_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaits_offer: bool
+) -> None:
     def later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
         restarts._lives[slot].due = now + 2.0
         return True
 
     monkeypatch.setattr(growth, "GROW_AFTER_S", 0.5)
     monkeypatch.setattr(local_restarts.Restarts, "lost", later)
-    params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1}
+    params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1, "awaits_offer": awaits_offer}
     with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(
             shrink, params, workers=3, min_workers=2, backend="horovod", dir=str(tmp_path), name="run",

@@ -73,12 +73,11 @@ class RowCursor(Cursor):
         """Divide what is left of the pass after `step` among the members of `share`; the steps that this takes.
 
         Call it while the feed of the old share is not read any more; the next pass is the rest of the present one. With
-        `trains` a step follows in any case, in the pass after this one where that is over.
+        `trains` a step follows in any case, in the pass after this one where that is over: not where `can_divide` is
+        false.
         """
         with self._position.lock:
-            place = self._rows_at(step)
-            assert place is not None, "a fit trains on the feed"
-            number, taken_rows = place
+            number, taken_rows = self._place_after(step)
             starts_pass = trains and taken_rows == self._share.rows
             self._at = number, taken_rows, step
             self._share = replace(self._share, share=share)
@@ -90,6 +89,20 @@ class RowCursor(Cursor):
                 self._is_divided_again = True
             self._position.divide(self.steps, remaining_steps, step)
             return remaining_steps
+
+    def can_divide(self, share: BatchShare, step: int) -> bool:
+        """Whether the next step after `step` can be one of the members of `share`.
+
+        Not where the present members have a step left in the pass, and its rows are too few for one of more members.
+        """
+        with self._position.lock:
+            _, taken_rows = self._place_after(step)
+            return taken_rows == self._share.rows or replace(self._share, share=share, taken_rows=taken_rows).steps > 0
+
+    def _place_after(self, step: int) -> list[int]:
+        place = self._rows_at(step)
+        assert place is not None, "a fit trains on the feed"
+        return place
 
 
 class BatchCursor(RowCursor):

@@ -105,6 +105,16 @@ def test_more_members_divide_a_pass_that_no_step_has_read() -> None:
     assert (position.batch, position.per_epoch) == (0, 8)
 
 
+@pytest.mark.parametrize(("steps", "can"), [(0, True), (22, True), (23, True), (24, False), (25, True)])
+def test_more_members_divide_no_rest_that_is_too_short_for_their_step(steps: int, can: bool) -> None:
+    """After the last step of an epoch they divide the next one."""
+    position, cursor = started(1)
+    for step in range(steps):
+        position.finish_step(step)
+    assert cursor.can_divide(of(2), steps) is can
+    assert cursor.can_divide(of(1), steps)
+
+
 def test_batches_that_make_up_steps_are_steps_to_skip() -> None:
     position = Position()
     cursor = BatchCursor(position, of(3), BATCHES)

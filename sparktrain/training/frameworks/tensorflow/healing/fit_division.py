@@ -38,6 +38,10 @@ class FitDivision:
         self._position = position
         self._feed = feed
 
+    def can_divide(self, size: int, step: int) -> bool:
+        """Whether the next step after `step`, which Keras is about to start, can be one of `size` members."""
+        return self._feed.cursor.can_divide(BatchShare(0, size, Uneven.DROP), step)
+
     def divide(self, rank: int, size: int, step: int, *, repeats: bool) -> Any:
         """Continue after `step` with the share of member `rank` of `size`; `repeats`: Keras has started a step.
 

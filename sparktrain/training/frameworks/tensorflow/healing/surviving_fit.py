@@ -155,7 +155,13 @@ class SurvivingFit:
         self._step.before_next = lambda: self._change(offer)
 
     def _change(self, offer: OfferHandover) -> None:
-        """Form the next ring with the process that is offered: nothing of the next step is done on any member."""
+        """Form the next ring with the process that is offered: nothing of the next step is done on any member.
+
+        Where the rest of an epoch is too short for a step of more members, the present ones train it first.
+        """
+        if self._healing.lacks(offer.rank) and not self._can_divide(len(offer.places)):
+            self._change_before_next_step(offer)
+            return
         self._values.keep_now()
         try:
             self._healing.change(offer, self._steps)
@@ -204,13 +210,22 @@ class SurvivingFit:
             return
         if self._data is None:
             raise RingRefusalError("the ring has lost a member, and the others cannot divide its data")
+        if repeats and not self._can_divide(ring.size):
+            raise RingRefusalError(f"the rest of the epoch is too short for a step of {ring.size} members")
         self._size = ring.size
         iterator = self._data.divide(ring.rank, ring.size, applied, repeats=repeats)
         if iterator is not None:
             self._step.read_from(iterator)
 
+    def _can_divide(self, size: int) -> bool:
+        return self._data is None or self._data.can_divide(size, self._steps)
+
     def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
-        """What the members of the next ring agree on; of the one after that where it breaks too."""
+        """What the members of the next ring agree on; of the one after that where it breaks too.
+
+        It ends an offer that came before it.
+        """
+        self._step.before_next = None
         # At once: the gang restarts, and does not wait for a process that cannot help.
         if not self._is_able(in_step=in_step):
             raise error
