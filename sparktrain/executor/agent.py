@@ -487,10 +487,12 @@ class Agent:
 
     async def _leave(self) -> None:
         """End the member's process first, or hold it for the next coordinator; then the tasks, then the stream."""
-        if not (self.cut and not self.unfit and self.bench.hold()):
-            await self.bench.end()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._link.close("the agent left")
+        try:
+            if not (self.cut and not self.unfit and self.bench.hold()):
+                await self.bench.end()
+        finally:  # also where this process is to end before that: a task that is left would replace the zygote
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._link.close("the agent left")

@@ -68,7 +68,8 @@ class LiveEvents:
     async def _over_within(self) -> bool:
         """Wait for the end of the member, at most until the next look; whether it has ended."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), self._look_s)
+            async with asyncio.timeout(self._look_s):
+                await self._over.wait()
         return self._over.is_set()
 
 

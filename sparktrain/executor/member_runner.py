@@ -425,7 +425,8 @@ class MemberSession:
     async def _over_within(self, seconds: float) -> None:
         """Wait for the end of the process, at most `seconds`."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._over.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
 
 
 async def _with(work: Coroutine[None, None, T], *side_work: Coroutine[None, None, None]) -> T:

@@ -84,7 +84,8 @@ class MemoryHolder:
             return ""
         folder = self._root / uuid4().hex
         try:
-            await asyncio.wait_for(aside(folder.mkdir), READ_TIMEOUT_S)
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                await aside(folder.mkdir)
         except (OSError, TimeoutError):  # the member trains without it
             return ""
         self._current = folder
@@ -113,7 +114,8 @@ class MemoryHolder:
         if held_snapshot is None or not self._is_base(held_snapshot, start):
             raise CheckpointError(f"this agent holds no snapshot of step {base.step} in memory any more")
         try:
-            checksum = await asyncio.wait_for(aside(lambda: folder_checksum(held_snapshot.folder)), READ_TIMEOUT_S)
+            async with asyncio.timeout(READ_TIMEOUT_S):
+                checksum = await aside(lambda: folder_checksum(held_snapshot.folder))
         except (OSError, TimeoutError) as error:
             raise CheckpointError(f"the snapshot of step {base.step} in memory cannot be read: {error}") from error
         # The function could write to its snapshots, and bits can flip: what has changed would be trained on by the

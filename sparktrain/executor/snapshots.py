@@ -107,7 +107,8 @@ class CheckpointStorer:
         """
         local_s = self._policy.local_s
         try:
-            folder = await asyncio.wait_for(self._take(home, snapshot), local_s)
+            async with asyncio.timeout(local_s):
+                folder = await self._take(home, snapshot)
         except TimeoutError:
             return pm.SnapshotAnswered(
                 snapshot.step, f"the local disk below {home} did not answer within {local_s:g} s"
@@ -121,7 +122,8 @@ class CheckpointStorer:
                 checkpoint = await self._put_in_store(start, snapshot, folder)
                 await self._acknowledge(start.member, checkpoint)
             with suppress(OSError):  # the checkpoint counts; the next restart reads the store
-                await asyncio.wait_for(aside(lambda: self._cache(folder, checkpoint.digest)), local_s)
+                async with asyncio.timeout(local_s):
+                    await aside(lambda: self._cache(folder, checkpoint.digest))
         except (SparktrainError, OSError) as error:
             return pm.SnapshotAnswered(snapshot.step, str(error))
         finally:
@@ -197,7 +199,8 @@ class CheckpointStorer:
 
         work = self._again(put, abandoned, start.store.timeout_s)
         try:
-            return await asyncio.wait_for(aside(work), policy.store_s)
+            async with asyncio.timeout(policy.store_s):
+                return await aside(work)
         except TimeoutError as error:
             raise CheckpointError(
                 f"the checkpoint of step {draft.step} was not stored in {start.store.url} within "
@@ -219,7 +222,8 @@ class CheckpointStorer:
         draft = self._draft(start, snapshot, folder)
         part = self._part = _Part(start.member, snapshot.step)
         try:
-            return await asyncio.wait_for(self._carry(part, start, draft), policy.store_s + policy.acknowledge_s)
+            async with asyncio.timeout(policy.store_s + policy.acknowledge_s):
+                return await self._carry(part, start, draft)
         except TimeoutError as error:
             raise CheckpointError(
                 f"the checkpoint of step {snapshot.step} did not get the parts of all members, and a manifest, within "
@@ -264,7 +268,8 @@ class CheckpointStorer:
         waiting = self._awaited[checkpoint.digest] = asyncio.get_running_loop().create_future()
         try:
             self._post(m.CheckpointStored(member, checkpoint))
-            await asyncio.wait_for(waiting, self._policy.acknowledge_s)
+            async with asyncio.timeout(self._policy.acknowledge_s):
+                await waiting
         except TimeoutError as error:
             raise CheckpointError(
                 f"checkpoint {checkpoint.manifest} was stored, but the coordinator did not acknowledge it within "
@@ -304,7 +309,8 @@ class CheckpointStorer:
                 raise
 
         try:
-            await asyncio.wait_for(aside(self._again(bring, abandoned, start.store.timeout_s)), policy.fetch_s)
+            async with asyncio.timeout(policy.fetch_s):
+                await aside(self._again(bring, abandoned, start.store.timeout_s))
         except TimeoutError as error:
             raise TimeoutError(
                 f"checkpoint {checkpoint.manifest} was not fetched from {start.store.url} within "

@@ -42,6 +42,7 @@ class WarmZygote:
         self._newest_member: MemberProcess | None = None
         """The newest member."""
         self._lost = 0
+        self._closed = False
         self._lock = asyncio.Lock()
 
     def forgive(self) -> None:
@@ -75,10 +76,12 @@ class WarmZygote:
             await self._clock.sleep(RETRY_S)
 
     async def keep(self) -> None:
-        """Replace the zygote whenever it is lost. Raises ZygoteLostError after too many losses; never returns."""
+        """Replace the zygote whenever it is lost, until `close`. Raises ZygoteLostError after too many losses."""
         while True:
             await self._zygote.wait_lost()
             async with self._lock:
+                if self._closed:
+                    return
                 # With a member the function may be at fault, and retries of trials are limited elsewhere.
                 self._lost += self._newest_member is None or not self._newest_member.lost
                 self._newest_member = None
@@ -95,7 +98,8 @@ class WarmZygote:
                     await self._load()
 
     async def close(self) -> None:
-        """End the zygote and every process below it."""
+        """End the zygote and every process below it, for good."""
+        self._closed = True
         async with self._lock:
             await self._close()
 

@@ -135,7 +135,8 @@ class ZygoteProcess:
         if self._control is not None:
             self._control.shut()
         try:
-            await asyncio.wait_for(self._exited.wait(), self._end_timeout_s)
+            async with asyncio.timeout(self._end_timeout_s):
+                await self._exited.wait()
         except TimeoutError:
             self._process.kill()
             await self._exited.wait()
@@ -154,7 +155,8 @@ class ZygoteProcess:
         self._answers.append(answer)
         self._send(message)
         try:
-            return await asyncio.wait_for(answer, self._answer_timeout_s)
+            async with asyncio.timeout(self._answer_timeout_s):
+                return await answer
         except asyncio.CancelledError:
             answer.add_done_callback(_disown)
             raise

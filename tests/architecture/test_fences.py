@@ -193,6 +193,11 @@ FENCES = [
         uses_of("shutil.rmtree", "os.removedirs", "tempfile.TemporaryDirectory"),
         "from shutil import rmtree",
     ),
+    Fence(
+        "no task loses a cancellation that comes with a result, as wait_for does on Python 3.11",
+        uses_of("asyncio.wait_for"),
+        "import asyncio\nresult = asyncio.wait_for(work(), 1.0)",
+    ),
     Fence("errors have specific types", raises_of("Exception", "BaseException"), "raise Exception('no')"),
     Fence("each except names its errors", bare_excepts, "try:\n    pass\nexcept:\n    pass"),
     Fence(

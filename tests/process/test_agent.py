@@ -274,6 +274,18 @@ async def test_a_zygote_lost_without_a_member_is_replaced_a_limited_number_of_ti
     await warm.close()
 
 
+async def test_a_closed_keeper_starts_no_other_zygote(tmp_path: Path, mark: str) -> None:
+    others = process_tree.children()
+    warm = WarmZygote(tmp_path, sys.path, {MARK: mark}, SystemClock())
+    warm.start()
+    keeping = asyncio.create_task(warm.keep())
+    await warm.preload(())
+    await warm.close()
+    async with asyncio.timeout(10.0):
+        await keeping
+    assert process_tree.children() == others
+
+
 SMALL_BYTES = 2**20
 
 

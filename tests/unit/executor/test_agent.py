@@ -11,6 +11,7 @@ import pytest
 from sparktrain.errors import InfraError
 from sparktrain.executor.agent import ATTEMPT_S, PAUSE_AT_MOST_S, REST_S, Attendance
 from sparktrain.executor.spark_task import Placement
+from sparktrain.executor.workbench import Workbench
 from sparktrain.executor.zygote_process import ZygoteLostError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.credentials import CertificateBundle
@@ -229,6 +230,30 @@ async def test_a_dismissed_agent_does_not_join_again(tmp_path: Path, last: m.Dis
         await settle()
         assert await running == (last.reason, True)
         assert len(scene.dialer.tried) == 1
+
+
+async def test_nothing_of_an_agent_runs_on_that_is_cancelled_while_it_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process ends then: a task that runs on keeps it, and starts another zygote."""
+    ends: list[Workbench] = []
+
+    async def end_member(bench: Workbench) -> None:
+        ends.append(bench)
+        if len(ends) == 1:
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(Workbench, "end_member", end_member)
+    others = asyncio.all_tasks()
+    async with attending(tmp_path) as (scene, running):
+        await cut_off(scene, CUT)
+        assert len(ends) == 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await settle()
+        left = {task.get_coro().__qualname__ for task in asyncio.all_tasks() - others}  # type: ignore[union-attr]
+    assert not [name for name in left if name.startswith("Agent.")]
+    assert len(ends) == 2, "the member is ended all the same"
 
 
 async def test_an_agent_uses_new_certificates(tmp_path: Path) -> None:
