@@ -85,8 +85,9 @@ def pooled(folder: Path) -> Any:
     with st.pool(st.local(slots=2), preload=[]) as pool:
         assert pool.agents == 2
         for name in ("first", "second"):
+            space: dict[str, list[Any]] = {"x": [1, 2, 3, 4], "folder": [str(folder / f"zygotes-{name}")]}
             result = pool.sweep(
-                parent, {"x": [1, 2, 3, 4]}, metric="zygote", mode="max", dir=str(folder / "runs"), name=name,
+                parent, space, metric="zygote", mode="max", dir=str(folder / "runs"), name=name,
                 progress=False,
             )  # fmt: skip
             agents.append(sorted({each.metrics["zygote"] for each in result.trials}))
@@ -96,9 +97,12 @@ def pooled(folder: Path) -> Any:
     return [agents, run.metrics, [name for name in sys.modules if name.split(".")[0] in ("pyspark", "py4j")]]
 
 
-def parent(x: int) -> dict[str, int]:
-    """The zygote that forked this member."""
-    pause(0.2)  # long enough for both agents to get trials
+def parent(x: int, folder: str) -> dict[str, int]:
+    """The zygote that forked this member, once both agents have had a trial."""
+    zygotes = Path(folder)
+    (zygotes / str(os.getppid())).mkdir(parents=True, exist_ok=True)
+    while len(list(zygotes.iterdir())) < 2:
+        pause(0.01)
     return {"zygote": os.getppid()}
 
 
