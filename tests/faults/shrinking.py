@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from sparktrain.training.frameworks.keras import callbacks
 from tests.support import drill
+from tests.support.processes import wait_until
 
 ROWS = 100
 BATCH = 4
@@ -86,15 +87,9 @@ class Steps(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no type
             self._batches += self._ctx.size
             time.sleep(self._step_s)
             if self._awaits_offer and ROWS // BATCH - self._batches == 2 * self._ctx.size < 2 * max(_SIZES):
-                self._await_offer()
+                wait_until(self._ctx._gang.healing.offer, OFFER_TIMEOUT_S, "a process that comes back")
             if len(set(_SIZES[:-AFTER])) > 1 and len(set(_SIZES[-AFTER:])) == 1 and _SIZES[-1] == _SIZES[0]:
                 self.model.stop_training = True
-
-    def _await_offer(self) -> None:
-        deadline = time.monotonic() + OFFER_TIMEOUT_S
-        while self._ctx._gang.healing.offer() is None:
-            assert time.monotonic() < deadline, "no process has come back"
-            time.sleep(0.01)
 
 
 def compiled(optimizer: Any) -> Any:

@@ -14,9 +14,11 @@ from typing import Any
 import cloudpickle
 
 import sparktrain as st
-from sparktrain.clock import pause
 from tests.support import drill
 from tests.support.mortal import NAME, call, marked
+from tests.support.processes import wait_until
+
+START_TIMEOUT_S = 60.0
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as `mortal`
 
@@ -101,16 +103,14 @@ def parent(x: int, folder: str) -> dict[str, int]:
     """The zygote that forked this member, once both agents have had a trial."""
     zygotes = Path(folder)
     (zygotes / str(os.getppid())).mkdir(parents=True, exist_ok=True)
-    while len(list(zygotes.iterdir())) < 2:
-        pause(0.01)
+    wait_until(lambda: len(list(zygotes.iterdir())) == 2, START_TIMEOUT_S, "a trial of the other agent")
     return {"zygote": os.getppid()}
 
 
 def together(folder: str, ctx: Any) -> dict[str, float]:
     """A member that waits for the other one to start."""
     Path(folder, f"rank-{ctx.rank}").touch()
-    while not Path(folder, f"rank-{1 - ctx.rank}").exists():
-        pause(0.01)
+    wait_until(Path(folder, f"rank-{1 - ctx.rank}").exists, START_TIMEOUT_S, "the other member")
     return {"size": ctx.size}
 
 
