@@ -222,6 +222,7 @@ def fitted(
     kill: int = 0,
     options: dict[str, Any] | None = None,
     fits: int = 1,
+    watch: Sequence[Any] = (),
     **fit: Any,
 ) -> tuple[Witness, Any]:
     """One process's life: the model after `fit`, and its history; or None for that, where it was killed.
@@ -232,7 +233,7 @@ def fitted(
     model = member(**(options or {}))
     data = feed_of(kind, outside.position) if isinstance(kind, str) else kind(outside.position)
     callbacks = keras_callbacks(outside.ties(snapshots=memory), checkpoint_every=every)
-    callbacks += [Kill(kill)] if kill else []
+    callbacks += [*watch, *([Kill(kill)] if kill else [])]
     try:
         history = model.fit(data, callbacks=callbacks, verbose=0, shuffle=False, **fit)
     except KilledError:

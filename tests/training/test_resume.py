@@ -3,6 +3,7 @@
 from itertools import chain, pairwise, product
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -74,6 +75,26 @@ def test_resumes_with_a_given_number_of_steps_per_epoch(kind: str, per_epoch: in
     assert (at.epoch, at.batch) == (1, at.step - per_epoch)
     assert first.seen[: at.step] + last.seen == whole.seen
     assert len(whole.seen) == 4 * per_epoch
+
+
+@pytest.mark.parametrize(("kind", "steps_per_execution"), [("known", 1), ("unknown", 4), ("arrays", 1), ("rows", 4)])
+def test_callbacks_get_the_batch_numbers_of_a_fit_without_the_loss(kind: str, steps_per_execution: int) -> None:
+    memory = Memory()
+    seen: list[list[tuple[int, int]]] = []
+    for kill in (0, 30 // steps_per_execution, 0):
+        numbers: list[tuple[int, int]] = []
+        begun: list[int] = []
+        note = keras.callbacks.LambdaCallback(
+            on_train_batch_begin=lambda batch, logs, begun=begun: begun.append(batch),
+            on_train_batch_end=lambda batch, logs, numbers=numbers, begun=begun: numbers.append((begun[-1], batch)),
+        )
+        state = memory if seen else Memory()
+        options = {"steps_per_execution": steps_per_execution}
+        fitted(kind, state, every=2, kill=kill, epochs=3, options=options, watch=[note])
+        seen.append(numbers)
+    whole, _, resumed = seen
+    assert memory.restored[0].batch
+    assert resumed == whole[-len(resumed) :]
 
 
 def test_resumes_at_the_end_of_an_epoch_and_reports_each_epoch_once() -> None:

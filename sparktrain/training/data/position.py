@@ -43,6 +43,8 @@ class Position:
         """The first epoch of this fit; None before it."""
         self.offset = 0
         """Steps of this epoch before the resume; 0 in all epochs but the resumed one."""
+        self.counted = 0
+        """The same as callbacks have counted them: a step is one, whatever the size of the gang was."""
         self.reported = -1
         """Step of the newest report; -1 before the first."""
         self.stopped = False
@@ -57,6 +59,7 @@ class Position:
         self.warmup: tuple[object, float, int] | None = None
         """The optimizer of the warm-up, its final learning rate, and the first step."""
         self._base = 0
+        self._resumed_count = 0
         self._ordered = False
         self._pass_end: int | None = None
 
@@ -69,6 +72,11 @@ class Position:
     def epoch_start(self) -> int:
         """`step` when this process has started the epoch."""
         return self._base
+
+    @property
+    def number(self) -> int:
+        """The number of the next step in its epoch, from 0, for callbacks."""
+        return self.counted + self.step - self._base
 
     @property
     def at_epoch_end(self) -> bool:
@@ -102,16 +110,27 @@ class Position:
             self.stop_agreed = False
             self._pass_end = None
 
-    def resume(self, epoch: int, batch: int, step: int, *, start_step: int = 0, first: int | None = 0) -> None:
+    def resume(
+        self,
+        epoch: int,
+        batch: int,
+        step: int,
+        *,
+        start_step: int = 0,
+        first: int | None = 0,
+        counted: int | None = None,
+    ) -> None:
         """Resume in `epoch`, from 0, after `batch` of its steps, `step` in all. Call it after `start_fit`.
 
-        `start_step` is `step` at the start of the fit, `first` its first epoch.
+        `start_step` is `step` at the start of the fit, `first` its first epoch. `counted` is the `number` of the next
+        step for callbacks, by default `batch`.
         """
         with self.lock:
             self.epoch = epoch
             self.batch = batch
             self.step = step
             self.resumed = True
+            self._resumed_count = batch if counted is None else counted
             self.start_step = start_step
             self.first = first
 
@@ -119,7 +138,9 @@ class Position:
         """Start an epoch, at its first step, or after the finished steps of a resumed epoch."""
         with self.lock:
             self.first = epoch if self.first is None else self.first
-            self.offset = self.batch if self.resumed and epoch == self.epoch else 0
+            is_rest = self.resumed and epoch == self.epoch
+            self.offset = self.batch if is_rest else 0
+            self.counted = self._resumed_count if is_rest else 0
             self.epoch = epoch
             self.batch = self.offset
             self._base = self.step

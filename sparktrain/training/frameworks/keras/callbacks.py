@@ -36,7 +36,7 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
 )
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.feed_times import time_batches
-from sparktrain.training.frameworks.keras.fit_reader import fit_reader
+from sparktrain.training.frameworks.keras.fit_reader import fit_reader, number_from
 from sparktrain.training.frameworks.keras.healing_callback import HealTogether, StageMark
 from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
@@ -163,6 +163,8 @@ class TrackPosition(InternalCallback):
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         self._position.start_epoch(epoch)
+        if self._position.counted and (reader := fit_reader()) is not None:
+            number_from(reader, self._position.counted)
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         """Raises StopIteration, which ends the iterator of Keras; suppresses the warning about it."""
@@ -174,7 +176,7 @@ class TrackPosition(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         position = self._position
-        position.finish_step(batch)
+        position.finish_step(batch - position.counted)
         if not position.at_epoch_end:
             return
         if position.per_epoch is None or (position.offset and not (position.at_pass_end or position.ordered)):

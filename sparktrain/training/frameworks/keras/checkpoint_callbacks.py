@@ -246,7 +246,8 @@ class Resume(InternalCallback):
         else:
             epoch, batch = position.place_now(epoch, batch)
         self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else epoch
-        position.resume(epoch, batch, place.step, start_step=start_step, first=first)
+        counted = content.get(SENT, {}).get("number", batch)
+        position.resume(epoch, batch, place.step, start_step=start_step, first=first, counted=counted)
         position.reported = max(position.reported, content.get("reported", -1))
         position.recall(content.get("passes", []))
         variables = [*self.model.variables, *self.model.optimizer.variables]

@@ -41,3 +41,14 @@ def skip(reader: Any, batches: int) -> None:
         return source.skip(batches) if hasattr(source, "skip") else itertools.islice(source, batches, None)
 
     reader._get_iterator = remaining
+
+
+def number_from(reader: Any, first: int) -> None:
+    """Have callbacks get `first` as the number of the first batch of the epoch that `reader` starts next."""
+    all_steps = reader._enumerate_iterator
+
+    def numbered() -> Any:
+        del reader._enumerate_iterator  # the next epoch counts from 0
+        return ((start + first, last + first, source) for start, last, source in all_steps())
+
+    reader._enumerate_iterator = numbered

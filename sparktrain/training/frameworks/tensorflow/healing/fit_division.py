@@ -56,7 +56,7 @@ class FitDivision:
         reader._distributed_dataset = feed
         reader._num_batches = self._feed.cursor.steps
         iterator = iter(feed) if remaining else None
-        finished = step - self._position.epoch_start
+        finished = self._position.counted + step - self._position.epoch_start
         # A step that is repeated has its number already.
         reader._epoch_iterator = self._steps(finished + repeats, finished + remaining, iterator)
         return iterator
