@@ -31,6 +31,7 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.datasets.cached_group import CorruptCacheError, map_cached, write_cached
 from sparktrain.errors import DataError, StoreTimeoutError
 from sparktrain.formatting import size as sized
+from sparktrain.store.private_folder import private_folder
 
 FOLDER = "sparktrain-data"
 SHARE_OF_DISK = 0.25
@@ -70,7 +71,8 @@ class HostCache:
 
         Raises DataError where no folder can be made there.
         """
-        self._home = Path(root or tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
+        self._root = Path(root or tempfile.gettempdir())
+        self._home = self._root / f"{FOLDER}-{os.getuid()}"
         self._folder = self._home / f"{_boot()}-{digest}"
         self._limit = limit_bytes
         self._wait_s = wait_s
@@ -210,8 +212,8 @@ class HostCache:
         """The open file with the locks; its folders are made where they are missing. Raises DataError."""
         for retries in reversed(range(_FOLDER_TIMES)):
             try:
-                self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _check_own(self._home)
+                self._home = private_folder(self._root, f"{FOLDER}-{os.getuid()}")
+                self._folder = self._home / self._folder.name
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 return self._open_lock()
             except OSError as error:
@@ -324,13 +326,6 @@ def _locked(descriptor: int, group: int) -> bool:
 
 def _part(group: int) -> str:
     return "the manifest" if group == _MANIFEST_BYTE else f"group {group}"
-
-
-def _check_own(folder: Path) -> None:
-    """Refuse a folder that another user has made in a directory that all may write to."""
-    status = os.lstat(folder)
-    if status.st_uid != os.getuid() or not stat.S_ISDIR(status.st_mode):
-        raise PermissionError(errno.EPERM, "it belongs to another user", os.fspath(folder))
 
 
 def _booted() -> float:

@@ -4,7 +4,6 @@ import fcntl
 import logging
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,8 +12,9 @@ from uuid import uuid4
 
 from sparktrain.backoff import Backoff, RetryBudget
 from sparktrain.clock import Clock
-from sparktrain.errors import InfraError, SessionError
+from sparktrain.errors import InfraError
 from sparktrain.store.folder_removal import remove
+from sparktrain.store.private_folder import private_folder
 
 WAIT_S = 900.0
 """How long a process waits until another one has made a file: reading a large model may take minutes."""
@@ -39,7 +39,7 @@ class ModelFolder:
     def hold(cls, digest: str, root: Path | None = None, clock: Clock | None = None) -> "ModelFolder":
         """The folder of the model with this digest, held; those that no process holds are deleted.
 
-        Raises SessionError when the folder for models belongs to another user, OSError when the disk fails.
+        Raises OSError when the disk fails.
         """
         root = root if root is not None else models_folder()
         path = root / digest
@@ -111,20 +111,9 @@ class ModelFolder:
 def models_folder(temporary: str | None = None) -> Path:
     """The folder for the models of this user on this host, which no other user can read. It outlives processes.
 
-    Raises SessionError when something else is in its place, or another user's folder.
+    Raises OSError when none can be made.
     """
-    path = Path(temporary or tempfile.gettempdir(), f"sparktrain-models-{os.getuid()}")
-    with suppress(FileExistsError):
-        path.mkdir(mode=0o700)
-    status = path.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise SessionError(
-            f"{path} must be a folder of user {os.getuid()}, for models, and it is not: delete it, or set TMPDIR for "
-            "the executors"
-        )
-    if stat.S_IMODE(status.st_mode) != 0o700:
-        path.chmod(0o700)
-    return path
+    return private_folder(Path(temporary or tempfile.gettempdir()), f"sparktrain-models-{os.getuid()}")
 
 
 @contextmanager

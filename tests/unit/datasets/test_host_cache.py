@@ -16,7 +16,7 @@ import pytest
 from sparktrain.datasets import cached_group, host_cache
 from sparktrain.datasets.cached_group import write_cached
 from sparktrain.datasets.group_file import checksum
-from sparktrain.datasets.host_cache import HostCache
+from sparktrain.datasets.host_cache import FOLDER, HostCache
 from sparktrain.errors import DataError
 
 KIB = 1024
@@ -169,19 +169,14 @@ def test_a_file_that_cannot_be_written_is_an_error_with_the_next_step(
     assert number_in(cache.get(0, lambda: batch_of(1))) == 1
 
 
-def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    HostCache(tmp_path, "digest")
-    [home] = tmp_path.iterdir()
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "getuid", lambda: 4321)
-        home.rename(tmp_path / "sparktrain-data-4321")
-        with pytest.raises(DataError, match=r"it belongs to another user: .*set data_cache"):
-            HostCache(tmp_path, "digest")
-    (tmp_path / "sparktrain-data-4321").rename(home)
-    home.rename(tmp_path / "moved")
-    home.symlink_to(tmp_path / "moved")
-    with pytest.raises(DataError, match="it belongs to another user"):
-        HostCache(tmp_path, "digest")
+def test_what_others_have_put_in_the_place_of_the_cache_stays_and_a_private_folder_is_shared(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (tmp_path / f"{FOLDER}-{os.getuid()}").symlink_to(foreign)
+    assert number_in(HostCache(tmp_path, "digest").get(0, lambda: batch_of(1))) == 1
+    batch = HostCache(tmp_path, "digest").held(0)
+    assert batch is not None, "the next process has the same folder"
+    assert list(foreign.iterdir()) == []
 
 
 def test_a_place_that_is_no_directory_is_refused(tmp_path: Path) -> None:
