@@ -7,7 +7,9 @@ decide nothing about the run: a coordinator owns it once it has the next term of
 still lives is fenced there.
 """
 
+import os
 import re
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -47,8 +49,11 @@ class CoordinatorHeartbeat(Struct, frozen=True):
     """A heartbeat of a coordinator, for processes that cannot reach it."""
 
     at: float
-    """When, in seconds since 1970 by the clock of its host."""
+    """When, in seconds since 1970 by the clock of its host: for people."""
     fingerprint: str
+    home: str = ""
+    """Where its process is, as `this_home` has it; empty in those of an older sparktrain."""
+    pid: int = 0
 
 
 class CallEnd(Struct, frozen=True):
@@ -142,16 +147,27 @@ class CoordinatorFolder:
             return None
 
 
-def newest_heartbeat(store: Store, folder: str) -> CoordinatorHeartbeat | None:
-    """The newest heartbeat of any coordinator below `folder`, by its time. Blocks; raises OSError."""
-    heartbeats = []
+def newest_heartbeat(store: Store, folder: str, fingerprint: str) -> tuple[str, CoordinatorHeartbeat] | None:
+    """Path and content of the newest heartbeat below `folder` of coordinators with that key, by their numbers.
+
+    Blocks; raises OSError.
+    """
+    heartbeats: dict[str, CoordinatorHeartbeat] = {}
     for path in store.list(folder):
         if path.rpartition("/")[2].startswith("heartbeat-"):
             try:
-                heartbeats.append(msgspec.json.decode(store.read(path), type=CoordinatorHeartbeat))
+                heartbeats[path] = msgspec.json.decode(store.read(path), type=CoordinatorHeartbeat)
             except (msgspec.MsgspecError, FileNotFoundError):  # of another program, or replaced meanwhile
                 continue
-    return max(heartbeats, key=lambda heartbeat: heartbeat.at, default=None)
+    paths = [path for path, heartbeat in heartbeats.items() if heartbeat.fingerprint == fingerprint]
+    newest = max(paths, key=lambda path: path.rpartition("/")[2], default=None)
+    return None if newest is None else (newest, heartbeats[newest])
+
+
+def this_home() -> str:
+    """The boot of this host and its namespace of processes: within one, numbers of processes are comparable."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {os.readlink('/proc/self/ns/pid')}"
 
 
 def newest_error(store: Store, folder: str) -> CallEnd | None:

@@ -14,12 +14,12 @@ from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import TrialId
-from sparktrain.rundir.coordinator_folder import newest_heartbeat
 from sparktrain.rundir.journal import reader, writer
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
+from sparktrain.runs.heartbeat_watch import HeartbeatWatch
 from sparktrain.runs.lost_records import check_whole
 from sparktrain.runs.plan import Plan
 from sparktrain.search.sampler import Observation, ObservedStatus, PastAnswer, PastSuggestion
@@ -40,8 +40,6 @@ from sparktrain.store.base import Store
 
 ALIVE_TIMEOUT_S = 2.0
 """How long the newest driver of a run may take to answer."""
-HEARTBEAT_COUNTS_S = 45.0
-"""How long a heartbeat of a coordinator in the cluster counts: it gives one each ten seconds, by its own clock."""
 MOST_BYTES = 2**26
 """The most that `run.json` has."""
 _PIECE_BYTES = 16384
@@ -164,25 +162,17 @@ def check_alone(stored_run: StoredRun, store: Store, layout: RunLayout, this: Dr
     """Raises RunDirectoryError when the newest driver of the run answers and is not `this` one, unless YARN has
     replaced that driver by this one: YARN has given it up, even if it does not know that yet.
 
-    Blocks for some seconds at most. It only helps people: a driver that does not answer and is taken over is fenced.
+    Blocks for some seconds, and 45 s at most where a coordinator in the cluster is gone. It only helps people: a driver
+    that does not answer and is taken over is fenced.
     """
     driver = stored_run.driver
     if driver is None or stored_run.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
         return  # after a call that lost its store a pool owns no run, and here that pool itself asks
-    if answers(driver) or shows_heartbeat(store, layout, driver):
+    if answers(driver) or HeartbeatWatch(store, layout, SystemClock()).shows(driver):
         raise RunDirectoryError(
             f"run directory {store.where(layout.path)} is in use: {driver} has owned this run since "
             f"{time_of_day(driver.started)}; wait for its end, stop it, or choose another name"
         )
-
-
-def shows_heartbeat(store: Store, layout: RunLayout, driver: DriverIdentity) -> bool:
-    """Whether a driver, being a coordinator in the cluster that this host may be unable to reach, shows in the run
-    directory that it lives. Blocks; raises OSError."""
-    heartbeat = newest_heartbeat(store, layout.coordinators)
-    if heartbeat is None or heartbeat.fingerprint != driver.fingerprint:
-        return False
-    return abs(SystemClock().wall() - heartbeat.at) < HEARTBEAT_COUNTS_S
 
 
 def answers(driver: DriverIdentity, timeout_s: float = ALIVE_TIMEOUT_S) -> bool:

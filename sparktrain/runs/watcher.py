@@ -14,7 +14,8 @@ from sparktrain.rundir.journal.reader import JournalContents, Tail
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import plan as plans
 from sparktrain.runs.additions.trial_labels import LabelReader, TrialLabels
-from sparktrain.runs.history import answers, read_overview, shows_heartbeat
+from sparktrain.runs.heartbeat_watch import HeartbeatWatch
+from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.view import RunData, RunDriver, RunView, view_of
@@ -48,6 +49,7 @@ class Observer:
         self._place = place
         self._clock = clock
         self._tail = Tail(place.store, place.layout.journal)
+        self._heartbeats = HeartbeatWatch(place.store, place.layout, clock)
         self._records: list[AnyRecord] = []
         self._notes: tuple[str, ...] = ()
         self._term = -1
@@ -65,7 +67,8 @@ class Observer:
     def look(self) -> RunView:
         """The run as it is now; the same object as before when nothing is new. Blocks on the store.
 
-        Checks whether the driver answers, which takes up to 2 s when it does not. Raises RunDirectoryError when
+        Checks whether the driver answers, which takes up to 2 s when it does not, and for a coordinator in the cluster
+        until its next heartbeat, 45 s at most. Raises RunDirectoryError when
         the run cannot be read, JournalCorruptError, and OSError from the store.
         """
         news = self._read(self._tail.read_new())
@@ -125,7 +128,7 @@ class Observer:
             self._asked_at = now
             return True
         self._asked_at = now
-        return answers(self._driver) or shows_heartbeat(self._place.store, self._place.layout, self._driver)
+        return answers(self._driver) or self._heartbeats.shows(self._driver)
 
     def _served(self, alive: bool) -> str | None:
         """The URL of the TensorBoard that the driver serves."""

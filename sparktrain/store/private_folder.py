@@ -1,4 +1,4 @@
-"""A folder of this user in a directory that others may write to, under a name that everybody knows."""
+"""A folder of this user in a directory that others may write to, under a name that is known beforehand."""
 
 import os
 import stat
@@ -10,7 +10,7 @@ from pathlib import Path
 def private_folder(root: Path, name: str) -> Path:
     """The folder `name` below `root` of this user, which no other user can read; made where it is missing.
 
-    Where another user has that name, or it is no folder, it is `name` with a suffix that nobody can know beforehand:
+    Where another user has that name, or it is no folder, it is `name` with a random suffix:
     the one of an earlier process, or a new one. Follows no symbolic link. Blocks on local disk. Raises OSError,
     FileNotFoundError where another process deletes the folder meanwhile.
     """

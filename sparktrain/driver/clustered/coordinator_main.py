@@ -32,7 +32,13 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.errors import DeposedError, StoreTimeoutError
 from sparktrain.protocol.certificates import RunCertificates, server_fingerprint
 from sparktrain.protocol.coordinator_office import CoordinatorOffice, CoordinatorSecrets
-from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorAddress, CoordinatorFolder, CoordinatorHeartbeat
+from sparktrain.rundir.coordinator_folder import (
+    CallEnd,
+    CoordinatorAddress,
+    CoordinatorFolder,
+    CoordinatorHeartbeat,
+    this_home,
+)
 from sparktrain.rundir.journal.writer import newest_driver
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import answers
@@ -141,7 +147,7 @@ class HostedCoordinator:
         """Show that this coordinator lives, as long as this process does: clients cannot ask it."""
         for number in count(1):
             try:
-                heartbeat = CoordinatorHeartbeat(SystemClock().wall(), self._fingerprint)
+                heartbeat = CoordinatorHeartbeat(SystemClock().wall(), self._fingerprint, this_home(), os.getpid())
                 self._folder.heartbeat(self._office.number, number, heartbeat)
             except OSError as error:  # the next one may come through
                 logger.warning("no heartbeat could be stored: %s", error)

@@ -23,7 +23,7 @@ from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.coordinator_folder import CallEnd, newest_error
 from sparktrain.runs.additions.stop_requests import ask_stop
-from sparktrain.runs.history import HEARTBEAT_COUNTS_S
+from sparktrain.runs.heartbeat_watch import HEARTBEAT_COUNTS_S
 from sparktrain.runs.locate import RunLocation, run_in
 from sparktrain.runs.trial_result import model_of
 from sparktrain.runs.view import RunState, RunView

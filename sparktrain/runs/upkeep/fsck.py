@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from sparktrain import formatting
+from sparktrain.clock import SystemClock
 from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
@@ -15,6 +16,7 @@ from sparktrain.rundir.journal.salvage import SalvageReport
 from sparktrain.rundir.metric_log import block_paths, check_part, superseded_paths
 from sparktrain.runs import plan as plans
 from sparktrain.runs.dataset_files import corrupt_files
+from sparktrain.runs.heartbeat_watch import HeartbeatWatch
 from sparktrain.runs.history import answers, read_overview
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records
@@ -220,13 +222,14 @@ class RunExaminer:
         store = self._place.store
         layout = self._place.layout
         driver = writer.newest_driver(store, layout.journal)
+        lives = driver is not None and (answers(driver) or HeartbeatWatch(store, layout, SystemClock()).shows(driver))
         run_data = RunData(
             plan=plan,
             overview=overview,
             store=store,
             layout=layout,
             records=records,
-            driver=RunDriver(identity=driver, alive=driver is not None and answers(driver)),
+            driver=RunDriver(identity=driver, alive=lives),
         )
         return view_of(run_data)
 

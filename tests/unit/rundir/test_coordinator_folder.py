@@ -1,5 +1,7 @@
 """The files by which agents find their coordinator, and others learn that it lives."""
 
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,10 +16,11 @@ from sparktrain.rundir.coordinator_folder import (
     CoordinatorLookout,
     newest_error,
     newest_heartbeat,
+    this_home,
 )
 from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.history import HEARTBEAT_COUNTS_S, shows_heartbeat
+from sparktrain.runs.heartbeat_watch import HEARTBEAT_COUNTS_S, HeartbeatWatch
 from sparktrain.store.localfs import LocalStore
 
 RUN = RunLayout("run")
@@ -62,22 +65,78 @@ def test_files_of_other_programs_count_for_nothing(folder: CoordinatorFolder, st
     for name in ("address-0001.json", "claim-x.json", "heartbeat-0001-00000001.json", "end.json"):
         store.put_if_absent(f"{RUN.coordinator('0123456789ab').path}/{name}", b"not ours")
     assert folder.look() == CoordinatorLookout(claims=1, number=1)
-    assert newest_heartbeat(store, RUN.coordinators) is None
+    assert newest_heartbeat(store, RUN.coordinators, "print") is None
     assert newest_error(store, RUN.coordinators) is None
 
 
-def test_one_heartbeat_is_left_and_shows_that_a_coordinator_lives(folder: CoordinatorFolder, store: LocalStore) -> None:
-    now = SystemClock().wall()
-    assert not shows_heartbeat(store, RUN, UNREACHABLE)
-    for count, at in enumerate((now - 20.0, now - 10.0, now), 1):
-        folder.heartbeat(1, count, CoordinatorHeartbeat(at, "print"))
+class WritingClock(SystemClock):
+    """A clock with pauses that take no time; each calls `writes` with its number."""
+
+    def __init__(self, writes: Callable[[int], None] = lambda count: None) -> None:
+        self.time = 0.0
+        self.pauses = 0
+        self._writes = writes
+
+    def now(self) -> float:
+        return self.time
+
+    def pause(self, seconds: float) -> None:
+        self.pauses += 1
+        self.time += seconds
+        self._writes(self.pauses)
+
+
+def test_one_heartbeat_is_left(folder: CoordinatorFolder, store: LocalStore) -> None:
+    for count in (1, 2, 3):
+        folder.heartbeat(1, count, CoordinatorHeartbeat(0.0, "print"))
     assert [path.rpartition("/")[2] for path in store.list(RUN.coordinators)] == ["heartbeat-0001-00000003.json"]
-    assert shows_heartbeat(store, RUN, UNREACHABLE)
 
 
-@pytest.mark.parametrize(("age_s", "fingerprint"), [(HEARTBEAT_COUNTS_S + 5.0, "print"), (0.0, "another")])
-def test_a_heartbeat_that_is_old_or_of_another_coordinator_shows_nothing(
-    folder: CoordinatorFolder, store: LocalStore, age_s: float, fingerprint: str
+@pytest.mark.parametrize("clock_is_off_s", [0.0, -60.0, 3600.0, -1e9])
+def test_heartbeats_that_come_show_life_whatever_their_hosts_clock_says(
+    folder: CoordinatorFolder, store: LocalStore, clock_is_off_s: float
 ) -> None:
-    folder.heartbeat(1, 1, CoordinatorHeartbeat(SystemClock().wall() - age_s, fingerprint))
-    assert not shows_heartbeat(store, RUN, UNREACHABLE)
+    def beat(pauses: int) -> None:
+        if pauses % 20 == 0:
+            folder.heartbeat(1, 1 + pauses // 20, heartbeat)
+
+    heartbeat = CoordinatorHeartbeat(SystemClock().wall() + clock_is_off_s, "print")
+    folder.heartbeat(1, 1, heartbeat)
+    clock = WritingClock(beat)
+    watch = HeartbeatWatch(store, RUN, clock)
+    assert watch.shows(UNREACHABLE)
+    assert clock.time == 10.0
+    assert watch.shows(UNREACHABLE), "it waits once"
+    assert clock.time == 10.0
+    clock.time += HEARTBEAT_COUNTS_S
+    assert not watch.shows(UNREACHABLE)
+
+
+@pytest.mark.parametrize("clock_is_off_s", [0.0, 3600.0])
+def test_a_heartbeat_that_stays_the_same_shows_nothing(
+    folder: CoordinatorFolder, store: LocalStore, clock_is_off_s: float
+) -> None:
+    folder.heartbeat(1, 1, CoordinatorHeartbeat(SystemClock().wall() + clock_is_off_s, "print"))
+    clock = WritingClock()
+    assert not HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE)
+    assert clock.time == HEARTBEAT_COUNTS_S
+
+
+def test_what_nobody_waits_for(folder: CoordinatorFolder, store: LocalStore) -> None:
+    clock = WritingClock()
+    assert not HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE), "no heartbeat"
+    folder.heartbeat(1, 1, CoordinatorHeartbeat(0.0, "another"))
+    assert not HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE), "of another coordinator"
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    folder.heartbeat(2, 1, CoordinatorHeartbeat(0.0, "print", this_home(), ended.pid))
+    assert not HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE), "its process was on this host"
+    assert clock.pauses == 0
+
+
+def test_the_heartbeat_of_a_successor_counts_though_its_clock_is_behind(
+    folder: CoordinatorFolder, store: LocalStore
+) -> None:
+    folder.heartbeat(1, 9, CoordinatorHeartbeat(1000.0, "print"))
+    clock = WritingClock(lambda pauses: folder.heartbeat(2, pauses, CoordinatorHeartbeat(10.0, "print")))
+    assert HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE)
