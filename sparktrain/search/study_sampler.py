@@ -174,6 +174,8 @@ class StudySampler(AnsweringSampler):
                 return Reply(b"null", memo=self._note(number, {request["name"]: request["value"]}))
             case "stop":
                 self._study.stop()
+            case "study_attrs":
+                return Reply(_json(self._study.user_attrs))
             case "constraint":
                 trial.set_constraint(request["name"], float(request["value"]))
         return Reply(b"null")
@@ -185,7 +187,11 @@ class StudySampler(AnsweringSampler):
             "number": trial.number,
             "started": started.isoformat() if started is not None else None,
             "attrs": attrs,
-            "objectives": len(self._study.directions),
+            "study": {
+                "name": self._study.study_name,
+                "directions": [direction.name for direction in self._study.directions],
+                "metric_names": self._study.metric_names,
+            },
         }
 
     def _suggest(self, number: TrialId, trial: "Trial", request: Mapping[str, Any]) -> Reply:

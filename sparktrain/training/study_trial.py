@@ -22,6 +22,7 @@ from optuna.distributions import (
     check_distribution_compatibility,
     distribution_to_json,
 )
+from optuna.study import StudyDirection
 
 from sparktrain.config.param_values import described, native
 from sparktrain.state.outcome import EndedEarly
@@ -34,12 +35,38 @@ _UNANSWERED = 64
 
 
 class RemoteStudy:
-    """`trial.study` in a training process, where a study can only be stopped."""
+    """`trial.study` in a training process: what never changes in a study, its attributes, and `stop`."""
 
-    def __init__(self, stop: Callable[[], None]) -> None:
-        self.stop = stop
-        """As `optuna.Study.stop`: no trial starts any more, and those that run come to their end. Blocks for the answer
-        of the driver."""
+    def __init__(self, facts: Mapping[str, Any], ask: Callable[..., Any]) -> None:
+        self.study_name: str = facts["name"]
+        self.directions = [StudyDirection[name] for name in facts["directions"]]
+        self.metric_names: list[str] | None = facts["metric_names"]
+        self._ask = ask
+
+    @property
+    def direction(self) -> StudyDirection:
+        """As `optuna.Study.direction`. Raises RuntimeError where the study has several objectives."""
+        if len(self.directions) > 1:
+            raise RuntimeError(
+                f"trial.study.direction: the study has {len(self.directions)} objectives; use trial.study.directions"
+            )
+        return self.directions[0]
+
+    @property
+    def user_attrs(self) -> dict[str, Any]:
+        """The attributes of the study now. Blocks for the answer of the driver.
+
+        Raises TypeError for a study in memory with an attribute that JSON lacks.
+        """
+        attrs: dict[str, Any] = self._ask("trial.study.user_attrs", kind="study_attrs")
+        return attrs
+
+    def stop(self) -> None:
+        """As `optuna.Study.stop`: no trial starts any more, and those that run come to their end.
+
+        Blocks for the answer of the driver.
+        """
+        self._ask("trial.study.stop()", kind="stop")
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
@@ -66,7 +93,8 @@ class StudyTrial(optuna.trial.BaseTrial):
         self._number: int = started["number"]
         self._started = datetime.fromisoformat(started["started"]) if started["started"] else None
         self._user_attrs: dict[str, Any] = started["attrs"]
-        self.objectives: int = started["objectives"]
+        self._study = RemoteStudy(started["study"], self._ask_in_turn)
+        self.objectives = len(self._study.directions)
         self._params: dict[str, Any] = {}
         self._distributions: dict[str, BaseDistribution] = {}
         self._places: dict[str, int] = {}
@@ -225,12 +253,8 @@ class StudyTrial(optuna.trial.BaseTrial):
 
     @property
     def study(self) -> RemoteStudy:
-        """Only its `stop()`; everything else raises AttributeError."""
-        return RemoteStudy(self._stop)
-
-    def _stop(self) -> None:
-        with self._turn:
-            self._ask("trial.study.stop()", kind="stop")
+        """Its name, directions and attributes, and `stop()`; everything else raises AttributeError."""
+        return self._study
 
     def _check_one_objective(self, called: str) -> None:
         if self.objectives > 1:
@@ -246,6 +270,10 @@ class StudyTrial(optuna.trial.BaseTrial):
             self._ask(doing, **question)
             return
         self._ctx.ask_sampler(json.dumps(question).encode(), None)
+
+    def _ask_in_turn(self, doing: str, **question: Any) -> Any:
+        with self._turn:
+            return self._ask(doing, **question)
 
     def _ask(self, doing: str, **question: Any) -> Any:
         """The driver's answer. Raises ValueError with the words of Optuna, TimeoutError without an answer."""

@@ -107,6 +107,27 @@ def test_it_has_what_objectives_read(trial: StudyTrial) -> None:
     assert trial.datetime_start is not None
 
 
+def test_it_knows_what_never_changes_in_its_study(trial: StudyTrial) -> None:
+    study = trial._ctx._sampler._study  # type: ignore[attr-defined]
+    assert trial.study.direction == optuna.study.StudyDirection.MINIMIZE
+    assert (trial.study.directions, trial.study.study_name) == (study.directions, study.study_name)
+    assert (trial.study.metric_names, trial.study.user_attrs) == (None, {})
+    study.set_user_attr("rows", [1])
+    assert trial.study.user_attrs == {"rows": [1]}
+    study.set_user_attr("rows", object())
+    with pytest.raises(TypeError, match=r"trial\.study\.user_attrs: Object of type object is not JSON"):
+        _ = trial.study.user_attrs
+
+
+def test_a_study_with_several_objectives_has_directions_alone() -> None:
+    sampler = StudySampler(optuna.create_study(directions=["minimize", "maximize"]), 1)
+    sampler.open("r", [])
+    study = StudyTrial(Context(sampler)).study  # type: ignore[arg-type]
+    assert [direction.name for direction in study.directions] == ["MINIMIZE", "MAXIMIZE"]
+    with pytest.raises(RuntimeError, match=r"2 objectives; use trial\.study\.directions"):
+        _ = study.direction
+
+
 def test_deprecated_names_warn_as_optuna_does(trial: StudyTrial) -> None:
     with pytest.warns(FutureWarning, match="suggest_uniform has been deprecated"):
         assert 0 <= trial.suggest_uniform("u", 0, 1) <= 1
@@ -131,8 +152,8 @@ def test_wrong_arguments_raise_what_optuna_raises(trial: StudyTrial) -> None:
         trial.report(2.0, 1)
     with pytest.raises(ValueError, match="NaN is not allowed"):
         trial.set_constraint("c", float("nan"))
-    with pytest.raises(AttributeError, match=r"trial\.study\.user_attrs is in the driver alone"):
-        trial.study.user_attrs  # noqa: B018
+    with pytest.raises(AttributeError, match=r"trial\.study\.best_value is in the driver alone"):
+        trial.study.best_value  # noqa: B018
 
 
 def test_reports_of_a_smaller_step_reach_the_study_and_not_the_run(trial: StudyTrial) -> None:
