@@ -231,10 +231,8 @@ def _url_of(model: Model) -> str:
     path = result.model_path
     if path is None:
         name = result.directory if isinstance(result, RunResult) else f"trial {result.id}"
-        raise MissingFileError(
-            f"{name} has no model: call ctx.export(model) at the end of the training function; checkpoints hold "
-            "weights alone"
-        )
+        trial = result.trial if isinstance(result, RunResult) else result
+        raise MissingFileError(f"{name} has no model: {'see sparktrain status' if trial is None else trial.no_model}")
     return path
 
 

@@ -63,8 +63,11 @@ EXPORTED = "files/exported-model"
 """The folder with a model of another kind: it travels with the other files of the member."""
 
 
-class ExportedModel(Struct, frozen=True):
-    """What is in the folder of an exported model: `NAME` there has it as JSON, and is there once the model is whole."""
+class ExportedModel(Struct, frozen=True, kw_only=True):
+    """What is in the folder of an exported model: `NAME` there has it as JSON, and is there once the model is whole.
+
+    The outcome of the member has the SHA-256 of that JSON, so that another description or another file is noticed.
+    """
 
     NAME: ClassVar[str] = "sparktrain-model.json"
 
@@ -77,6 +80,10 @@ class ExportedModel(Struct, frozen=True):
     """The name of its class."""
     version: str = ""
     """Of its library."""
+    sha256: str = ""
+    """Of an estimator's file; empty for other models."""
+    types: tuple[str, ...] = ()
+    """The types in a file of skops that skops does not trust by itself."""
 
 
 class MemberLayout(Struct, frozen=True):

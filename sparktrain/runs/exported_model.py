@@ -1,6 +1,7 @@
 """The model that a member has exported: found in its run directory, and loaded by the library that it is of."""
 
 import atexit
+import hashlib
 import importlib
 import os
 import re
@@ -37,6 +38,8 @@ class StoredModel(NamedTuple):
     """The name of its class."""
     version: str = ""
     """Of its library, where it was exported."""
+    proven: ExportedModel | None = None
+    """Its description, if that is the one that the run has a record of."""
 
 
 Load = Callable[[str, StoredModel, Mapping[str, Any]], Any]
@@ -53,21 +56,36 @@ def newest_process(store: Store, layout: RunLayout, member: Member) -> MemberLay
     return layout.member(replace(member, incarnation=newest))
 
 
-def find_model(store: Store, member: MemberLayout) -> StoredModel | None:
-    """The model of the member; None when it exported none. Blocks. Raises OSError, RunDirectoryError."""
-    if store.exists(member.model):
-        return StoredModel(KERAS, member.model)
+def find_model(store: Store, member: MemberLayout, record: str = "") -> StoredModel | None:
+    """The model of the member; None when it exported none. `record` is `TrialResult.exported`. Blocks.
+
+    Raises OSError, and RunDirectoryError for a description that is corrupt, or another one than that of the record.
+    """
     described = f"{member.exported}/{ExportedModel.NAME}"
+    if not record and store.exists(member.model):
+        return StoredModel(KERAS, member.model)
     if not store.exists(described):
         return None
+    content = store.read(described)
+    if record and hashlib.sha256(content).hexdigest() != record:
+        raise RunDirectoryError(_changed(store.where(described)))
     try:
-        description = msgspec.json.decode(store.read(described), type=ExportedModel)
+        description = msgspec.json.decode(content, type=ExportedModel)
     except msgspec.MsgspecError as error:
         raise RunDirectoryError(f"{store.where(described)} describes no exported model ({error})") from error
     # The file comes from a training process: a path in it could lead to any file of the store.
     if "/" in description.file or description.file in ("", ".", ".."):
         raise RunDirectoryError(f"{store.where(described)} names a file outside of its folder: {description.file!r}")
-    return StoredModel(description.kind, f"{member.exported}/{description.file}", description.of, description.version)
+    path = f"{member.exported}/{description.file}"
+    proven = description if record else None
+    return StoredModel(description.kind, path, description.of, description.version, proven)
+
+
+def _changed(path: str) -> str:
+    return (
+        f"{path} is not what the trial has exported: its SHA-256 differs from that in the record of the run, so it was "
+        "changed since, or is corrupt; restore the file from a copy, or train the trial again"
+    )
 
 
 @contextmanager
@@ -91,8 +109,8 @@ def local_copy(store: Store, model: StoredModel) -> Iterator[Path]:
 def load_other(path: Path, model: StoredModel, options: Mapping[str, Any]) -> Any:
     """The model in this file, which is none of Keras, in this process; of a path of the user the path itself.
 
-    Blocks on the disk. Raises SpecError for a library that is not installed here, RunDirectoryError for an unknown
-    kind, and what the library raises.
+    Blocks on the disk. Raises SpecError for a library that is not installed here, and for types without trust;
+    RunDirectoryError for an unknown kind, and for a file that was changed since; and what the library raises.
     """
     if model.kind == PATH:
         return path
@@ -101,6 +119,11 @@ def load_other(path: Path, model: StoredModel, options: Mapping[str, Any]) -> An
             f"the model {model.path} is of kind {model.kind!r}, which this sparktrain does not know: use the one that "
             "exported it"
         )
+    if model.proven is not None and model.proven.sha256:
+        with path.open("rb") as content:
+            sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+        if sha256 != model.proven.sha256:
+            raise RunDirectoryError(_changed(model.path))
     return loader(str(path), model, options)
 
 
@@ -119,8 +142,19 @@ def _fetched(store: Store, path: str, folder: Path) -> Path:
 
 def _skops(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
     skops = _library("skops.io", model)
-    if callable(trusts := options.get("trusted")):
+    trusts = options.get("trusted")
+    if callable(trusts):
         options = {**options, "trusted": [name for name in skops.get_untrusted_types(file=path) if trusts(name)]}
+    elif trusts is None:
+        types = skops.get_untrusted_types(file=path)
+        recorded = () if model.proven is None else model.proven.types
+        if unknown := [name for name in types if name not in recorded]:
+            raise SpecError(
+                f"the model {model.path} has the types {', '.join(unknown)}, which neither skops trusts nor the record "
+                "of the run, which a run of an older sparktrain lacks: if you trust the file, call "
+                f"load_model(trusted={types})"
+            )
+        options = {**options, "trusted": types}
     return skops.load(path, **options)
 
 

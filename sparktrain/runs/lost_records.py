@@ -94,6 +94,7 @@ def restored(lost: Lost) -> list[AnyRecord]:
                     seconds=result.seconds,
                     notices=result.notices,
                     extra=result.extra,
+                    exported=result.exported,
                 )
             )
     return facts

@@ -13,7 +13,7 @@ from sparktrain.errors import SpecError
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome
-from sparktrain.runs.trial_result import TrialResult
+from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.trial import TrialStatus
 
 VERSION = 1
@@ -114,7 +114,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "error": json_value(msgspec.to_builtins(trial.error)),
         "generations": trial.generations,
         "host": trial.host,
-        "members": [{**asdict(member), "role": str(member.role)} for member in trial.members],
+        "members": [_member_json(member) for member in trial.members],
         "restarts": [json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
         "unsaved": trial.unsaved,
         "pruned": trial.pruned,
@@ -124,6 +124,11 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         **({"exploits": [json_value(msgspec.to_builtins(copy)) for copy in trial.exploits]} if trial.exploits else {}),
         **({} if trial.case is None else {"case": trial.case, "repeat": trial.repeat, "fold": trial.fold}),
     }
+
+
+def _member_json(member: MemberResult) -> dict[str, Any]:
+    fields = {**asdict(member), "role": str(member.role)}
+    return {name: value for name, value in fields.items() if value or name != "exported"}
 
 
 def json_value(value: Any) -> Any:

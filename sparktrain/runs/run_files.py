@@ -83,21 +83,26 @@ class RunFiles:
         place = self._place()
         return add_label(place.store, place.layout, trial, kind, text)
 
-    def model_path(self, trial: int, generation: int) -> str | None:
-        """The path of the model that the chief exported; None when it exported none."""
+    def model_path(self, trial: int, generation: int, record: str = "") -> str | None:
+        """The path of the model that the chief exported; None when it exported none. Raises RunDirectoryError."""
         place = self._place()
         chief = newest_process(place.store, place.layout, _member(place, trial, generation, CHIEF))
-        model = find_model(place.store, chief)
+        model = find_model(place.store, chief, record)
         return None if model is None else place.store.where(model.path)
 
-    def load_model(self, trial: int, generation: int, options: dict[str, Any]) -> Any:
-        """The model that the chief exported. Raises MissingFileError where there is none, and errors of its library."""
+    def load_model(
+        self, trial: int, generation: int, options: dict[str, Any], *, record: str = "", otherwise: str = ""
+    ) -> Any:
+        """The model that the chief exported; `record` is what the run has of it, as `TrialResult.exported`.
+
+        Raises MissingFileError with the text `otherwise` where there is none, and as `load_other`.
+        """
         place = self._place()
         member = newest_process(place.store, place.layout, _member(place, trial, generation, CHIEF))
-        if (model := find_model(place.store, member)) is None:
+        if (model := find_model(place.store, member, record)) is None:
             raise MissingFileError(
                 f"trial {trial} of run {self.directory} has no model ({place.store.where(member.model)} does not "
-                "exist): call ctx.export(model) at the end of the training function; checkpoints hold weights alone"
+                f"exist): {otherwise}"
             )
         with local_copy(place.store, model) as copy:
             if model.kind != KERAS:

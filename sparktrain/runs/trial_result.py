@@ -34,6 +34,9 @@ class MemberResult:
     role: Role
     host: str | None
     log: str
+    exported: str = ""
+    """SHA-256 of the description of the model that the chief exported; empty without one, for models of Keras, and
+    where an older sparktrain has run the trial."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -90,6 +93,11 @@ class TrialResult:
         return self.members[0].log if self.members else None
 
     @property
+    def exported(self) -> str:
+        """What the run has a record of where its chief has exported an estimator: see `MemberResult`."""
+        return self.members[0].exported if self.members else ""
+
+    @property
     def host(self) -> str | None:
         """The host of the chief's newest generation."""
         return self.members[0].host if self.members else None
@@ -122,9 +130,10 @@ class TrialResult:
     def model_path(self) -> str | None:
         """Where the model is that the chief of the newest generation exported; None when it exported none.
 
-        Blocks on the store. Raises OSError when the store fails.
+        Blocks on the store. Raises RunDirectoryError when its description was changed since, OSError when the store
+        fails.
         """
-        return self._stored().model_path(self.id, self.generations)
+        return self._stored().model_path(self.id, self.generations, self.exported)
 
     @users_call
     def load_model(self, **options: Any) -> Any:
@@ -133,14 +142,25 @@ class TrialResult:
         A model of Keras, or of XGBoost, an estimator of scikit-learn, a `Booster` of LightGBM; of a file or folder the
         path of a local copy, which is deleted when this process ends. `options` are those of the library:
         `custom_objects`, `compile` and `safe_mode` of `keras.saving.load_model`, `trusted` of `skops.io.load`, which
-        may also be a function that decides by the full name of a type.
+        may also be a function that decides by the full name of a type. Without `trusted`, the types of an estimator
+        are trusted that the trial has exported, by the record of the run.
 
-        An estimator that was exported where skops is not installed is a pickle, and runs the code in it: load it only
-        from a directory that you trust. Blocks on the store and on the local disk. Raises MissingFileError when the
-        trial exported no model, SpecError when its library is not installed, OSError when the store fails, and what
-        the library raises.
+        An estimator that skops cannot store is a pickle, and runs the code in it: load it only from a directory that
+        you trust. Blocks on the store and on the local disk. Raises MissingFileError when the trial exported no model,
+        RunDirectoryError when its file was changed since, SpecError when its library is not installed or the run has no
+        record of types that skops does not trust, OSError when the store fails, and what the library raises.
         """
-        return self._stored().load_model(self.id, self.generations, options)
+        process = self.id, self.generations
+        return self._stored().load_model(*process, options, record=self.exported, otherwise=self.no_model)
+
+    @property
+    def no_model(self) -> str:
+        """Why the trial exported no model, and what to do, for messages."""
+        if self.status is TrialStatus.SUCCEEDED:
+            return "call ctx.export(model) at the end of the training function; checkpoints hold weights alone"
+        why = "" if self.error is None else f" ({self.error.summary})"
+        step = "see its log" if self.status.final else "wait for its end, or see its log"
+        return f"its status is {self.status}{why}, and it has exported none; {step}{f' {self.log}' if self.log else ''}"
 
     @users_call
     def note(self, text: str) -> None:
@@ -248,7 +268,8 @@ def _member_results(trial: Trial, context: RunContext) -> tuple[MemberResult, ..
         again = trial.restart_history.incarnation(rank)
         member = Member(RunId(context.spec.name), trial.id, trial.generation, Rank(rank), again)
         log = context.store.where(context.layout.member(member).log)
-        members.append(MemberResult(rank=rank, role=role, host=host, log=log))
+        exported = trial.outcome.exported if rank == CHIEF else ""
+        members.append(MemberResult(rank=rank, role=role, host=host, log=log, exported=exported))
     return tuple(members)
 
 

@@ -19,6 +19,7 @@ import sklearn
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV
+from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 
 from sparktrain.clock import SystemClock
 from sparktrain.config.param_values import described
@@ -34,6 +35,8 @@ SINGLE = "score"
 """The name of the only score."""
 RAISE = "raise"
 FIT_FAILED = "fit_failed"
+FIT_ERROR = "fit_error"
+"""What a fit that failed returns beside its scores: its error in one line."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +82,21 @@ class SearchTask:
         return clone(self.estimator).set_params(**clone(params, safe=False))
 
 
-def fit_fold(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> dict[str, float]:
+def routed_params(estimator: Any, scoring: Any, method: str, params: Mapping[str, Any], cv: Any = None) -> Any | None:
+    """What GridSearchCV passes on of `params` of its `method`, as attributes: `estimator.fit`, `scorer.score`,
+    `splitter.split`. None where metadata routing is off.
+
+    Raises ValueError and TypeError of scikit-learn for a name that no part requests, or that a part has no rule for.
+    """
+    if not sklearn.get_config()["enable_metadata_routing"]:
+        return None
+    return process_routing(GridSearchCV(estimator, {}, scoring=scoring, cv=cv, refit=False), method, **params)
+
+
+def fit_fold(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> dict[str, Any]:
     """Fit a candidate on the rows of one fold, and score it on the others: scores by name, and times in seconds.
+
+    Of a fit that fails, `FIT_ERROR` is its error.
 
     A fit or a scorer that fails has the score `error_score`. Where the metric of the sweep is no finite number, the
     trial fails with that error, and reports what it would have returned. Raises what the fit or the scorer raises.
@@ -92,7 +108,7 @@ def fit_fold(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> d
     train, test = data.splits[ctx.fold]
     if task.growth is None:
         fit = _fit(task, estimator, data, (train, test))
-        return _returned(task, ctx, fit, step=1)
+        return _returned(task, ctx, fit, step=1) | _error_of(fit)
     order = nested_order(train, data.y, data.order, ctx.seed)
     metrics: dict[str, float] = {}
     # Rules judge the first trial of a candidate, and its other folds end with it.
@@ -101,7 +117,7 @@ def fit_fold(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> d
         grown = {**fit.metrics, N_RESOURCES: growth_step.amount, **_times(metrics, fit.metrics)}
         metrics = _returned(task, ctx, replace(fit, metrics=grown), step=growth_step.amount)
         if FIT_FAILED in metrics:
-            break
+            return metrics | _error_of(fit)
         ctx.report(growth_step.amount - 1, **metrics)
         if not growth_step.is_last and ctx.should_stop():
             break
@@ -151,6 +167,13 @@ def _returned(task: SearchTask, ctx: TrainContext, fit: _Fit, *, step: int) -> d
     raise fit.error or ScorerError(f"the score {task.metric.removeprefix('test_')!r} is {score}")
 
 
+def _error_of(fit: _Fit) -> dict[str, Any]:
+    error = fit.error
+    if error is None or FIT_FAILED not in fit.metrics:
+        return {}
+    return {FIT_ERROR: f"{type(error).__name__}: {' '.join(str(error).split())}"}
+
+
 def _times(before: Mapping[str, float], fit: Mapping[str, float]) -> dict[str, float]:
     """The times of a fit, and of the fits before it."""
     return {name: before.get(name, 0.0) + fit[name] for name in ("fit_time", "score_time")}
@@ -164,7 +187,8 @@ def fit_best(task: SearchTask, ctx: TrainContext, coded: Mapping[str, Any]) -> d
     rows = [_writable(data.X), *([] if data.y is None else [_writable(data.y)])]
     clock = SystemClock()
     started = clock.now()
-    estimator.fit(*rows, **data.fit_params)
+    routed = routed_params(task.estimator, task.scoring, "fit", data.fit_params)
+    estimator.fit(*rows, **(data.fit_params if routed is None else routed.estimator.fit))
     seconds = clock.now() - started
     export_estimator(estimator, Path(ctx.log_dir).parent)
     return {"refit_time": seconds}
@@ -192,6 +216,10 @@ class _Scores:
         if callable(accepts := getattr(self._scorer, "_accept_sample_weight", None)):
             return bool(accepts())
         return "sample_weight" in inspect.signature(self._scorer).parameters
+
+    def get_metadata_routing(self) -> Any:
+        """GridSearchCV asks scorers what they request of the arguments of `fit`."""
+        return get_routing_for_object(self._scorer)
 
     def __call__(self, estimator: Any, *rows: Any, **weights: Any) -> dict[str, Any]:
         """The scores on `rows`, X and y, by name."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
+from sparktrain.sklearn.candidates import Codes
 from sparktrain.sklearn.fold_fit import SearchTask
 from sparktrain.usercode.preload import chosen
 from sparktrain.usercode.source_imports import Imports
@@ -18,15 +19,15 @@ def modules_of(task: SearchTask, rows: object, variables: Collection[str] = ()) 
 
     `variables` are those that trials get: a library that reads one of them on import is left to the trials.
     """
-    modules = {kind.__module__ for kind in {type(rows), *classes_of(task)}}
+    modules = {kind.__module__ for kind in {type(rows), *map(type, parts_of(task.estimator, task.codes))}}
     safe = chosen(Imports(modules={*modules, *_OF_EACH_FIT}), env=variables).modules
     return (*safe, _MEMBERS_OWN) if set(_OF_EACH_FIT) <= set(safe) else safe
 
 
-def classes_of(task: SearchTask) -> set[type]:
-    """The classes of the estimator and of the values of the space, and of the estimators that these are made of."""
-    values = [task.estimator, *(value for objects in task.codes.objects.values() for value in objects.values())]
-    return {type(part) for value in values for part in _parts(value, _DEPTH)}
+def parts_of(estimator: Any, codes: Codes) -> list[Any]:
+    """The estimator and the values of the space, and the estimators and other objects that these are made of."""
+    values = [estimator, *(value for objects in codes.objects.values() for value in objects.values())]
+    return [part for value in values for part in _parts(value, _DEPTH)]
 
 
 def _parts(value: Any, depth: int) -> Iterator[Any]:

@@ -33,14 +33,16 @@ from sparktrain.errors import NoBestTrialError, SpecError
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.failure_table import no_best
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.space import ListedSpace
 from sparktrain.sklearn.candidates import candidates_of, check_names
 from sparktrain.sklearn.cv_results import FoldTable, fold_table, results_of
-from sparktrain.sklearn.fold_fit import DATA, RAISE, SINGLE, SearchTask
-from sparktrain.sklearn.fold_modules import classes_of, modules_of
+from sparktrain.sklearn.fold_fit import DATA, FIT_ERROR, FIT_FAILED, RAISE, SINGLE, SearchTask
+from sparktrain.sklearn.fold_modules import modules_of
 from sparktrain.sklearn.growth_choice import growth_of
 from sparktrain.sklearn.search_input import (
     Refit,
+    check_callbacks,
     check_estimator,
     check_scores,
     data_of,
@@ -129,9 +131,10 @@ def search_cv(
     scored = scoring_of(estimator, scoring, refit)
     candidates = candidates_of(space)
     check_names(estimator, candidates)
+    check_callbacks(estimator, candidates.codes)
     if scored.metric is None and not isinstance(candidates.space, ListedSpace):
         raise SpecError(f"a sampler needs a score that decides: name one of {', '.join(scored.names)} by refit=")
-    data = data_of(X, y, groups, fit_params, cv, estimator)
+    data = data_of(X, y, groups, fit_params, cv, estimator, scoring)
     choice = growth_of(resource, rules, estimator, candidates.space.names, data)
     table, index = object_table(data)
     task = SearchTask(
@@ -229,15 +232,22 @@ def _check_fits(sweep: SweepResult, fits: FoldTable, error_score: float | str) -
             f"trial {error.id} of {sweep.directory} failed: {error.error.summary}; its log is {error.log}. Correct the "
             "candidate, or pass a number as error_score, which is the score of fits that fail"
         )
+    fit = next((trial for trial in sweep.trials if FIT_FAILED in trial.metrics), None)
+    first = "" if fit is None else f"trial {fit.id} {_why(fit)}, and its log is {fit.log}"
     if failed == ended:
-        raise NoBestTrialError(no_best(sweep))
+        rule = f"error_score ({error_score}) is the score of a fit that fails beside others"
+        advice = f"correct the estimator, the space or the rows; {rule}"
+        listed = f"all {formatting.count(failed, 'fit')} of {sweep.directory} failed: {first}; {advice}"
+        raise NoBestTrialError(no_best(sweep) if fit is None else listed)
     if failed:
-        warnings.warn(
-            f"{formatting.count(failed, 'fit')} of {total} failed, and their scores are {error_score}: failures() and "
-            f"read_log() of the trials of result.sweep have the errors ({sweep.directory})",
-            FitFailedWarning,
-            stacklevel=4,
-        )
+        errors = f"failures() and read_log() of the trials of result.sweep have the errors ({sweep.directory})"
+        count = f"{formatting.count(failed, 'fit')} of {total} failed"
+        warnings.warn(f"{count}, and their scores are {error_score}: {first or errors}", FitFailedWarning, stacklevel=4)
+
+
+def _why(trial: TrialResult) -> str:
+    """What a fit that failed raised; only the log has it of a run of an older sparktrain."""
+    return f"raised {trial.extra[FIT_ERROR]}" if FIT_ERROR in trial.extra else "raised in its fit"
 
 
 def _result(sweep: SweepResult, fits: FoldTable, task: SearchTask, refit: Refit) -> SearchResult:
@@ -264,7 +274,6 @@ def _result(sweep: SweepResult, fits: FoldTable, task: SearchTask, refit: Refit)
         best_index_=index,
         scoring=task.scoring,
         deciding_score=deciding,
-        classes=tuple(sorted(f"{kind.__module__}.{kind.__qualname__}" for kind in classes_of(task))),
     )
 
 

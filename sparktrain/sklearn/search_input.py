@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import sklearn
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring, get_scorer_names
-from sklearn.model_selection import TimeSeriesSplit, check_cv
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, check_cv
 from sklearn.utils import indexable
 
 from sparktrain import formatting
@@ -17,8 +18,10 @@ from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.config.replication import MOST_REPLICAS
 from sparktrain.errors import SpecError
 from sparktrain.optional_packages import require
-from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData
+from sparktrain.sklearn.candidates import Codes
+from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData, routed_params
 from sparktrain.sklearn.fold_growth import FitRows
+from sparktrain.sklearn.fold_modules import parts_of
 
 Refit = bool | str | Callable[[Mapping[str, Any]], int]
 
@@ -52,7 +55,22 @@ def check_estimator(estimator: Any) -> None:
         ) from error
 
 
-def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, cv: Any, estimator: Any) -> SearchData:
+def check_callbacks(estimator: Any, codes: Codes) -> None:
+    """Raises SpecError for callbacks of scikit-learn, on the estimator or on one among the values of the space."""
+    for part in parts_of(estimator, codes):
+        callbacks = [] if isinstance(part, type) else getattr(part, "_skl_callbacks", None)
+        if callbacks:
+            names = ", ".join(type(callback).__name__ for callback in callbacks)
+            raise SpecError(
+                f"{type(part).__name__} has callbacks of scikit-learn ({names}), and each fit of a search runs in a "
+                "process of an executor, which callbacks of this process do not reach: remove them by set_callbacks() "
+                "without arguments; return_train_score=True and the logs of search.sweep show what fits do"
+            )
+
+
+def data_of(
+    X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, cv: Any, estimator: Any, scoring: Any = None
+) -> SearchData:
     """The rows and their splits. Collects Spark DataFrames, and splits, which blocks. Raises SpecError."""
     y = _rows_of("y", y)
     groups = _rows_of("groups", groups)
@@ -72,8 +90,26 @@ def data_of(X: Any, y: Any, groups: Any, fit_params: Mapping[str, Any] | None, c
         if is_frame(value):
             raise SpecError(f"fit_params[{name!r}] is a DataFrame of Spark: pass an array of its values")
     X, y = indexable(_contiguous(X), _contiguous(y))
-    splits, order = _splits(cv, X, y, groups, estimator)
-    return SearchData(X=X, y=y, splits=splits, order=order, fit_params=dict(fit_params or {}))
+    metadata = {} if groups is None else {"groups": groups}
+    params = dict(fit_params or {})
+    if sklearn.get_config()["enable_metadata_routing"]:
+        params, metadata = _routed(estimator, scoring, cv, params | metadata)
+    splits, order = _splits(cv, X, y, metadata, estimator)
+    return SearchData(X=X, y=y, splits=splits, order=order, fit_params=params)
+
+
+def _routed(estimator: Any, scoring: Any, cv: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """By metadata routing, what of `params` fits and scorers request, and what the splitter gets. Raises SpecError."""
+    try:
+        routed: Any = routed_params(estimator, scoring, "fit", params, cv)
+    except (ValueError, TypeError) as error:
+        raise SpecError(
+            f"fit_params and groups have {', '.join(params)}, and metadata routing refuses them: "
+            f"{' '.join(str(error).split())}"
+        ) from error
+    requests = GridSearchCV(estimator, {}, scoring=scoring, refit=False).get_metadata_routing()
+    consumed = requests.consumes("fit", params)
+    return {name: value for name, value in params.items() if name in consumed}, routed.splitter.split
 
 
 def scoring_of(estimator: Any, scoring: Any, refit: object) -> ScoreChoice:
@@ -175,12 +211,12 @@ def _contiguous(rows: Any) -> Any:
     return rows
 
 
-def _splits(cv: Any, X: Any, y: Any, groups: Any, estimator: Any) -> tuple[list[tuple[Any, Any]], FitRows]:
+def _splits(cv: Any, X: Any, y: Any, metadata: dict[str, Any], estimator: Any) -> tuple[list[tuple[Any, Any]], FitRows]:
     """The rows of each fold: those to fit, and those to score; which rows are some of them. Raises SpecError."""
     try:
         splitter = check_cv(cv, y, classifier=is_classifier(estimator))
-        splits = [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(X, y, groups)]
-        repeated = list(splitter.split(X, y, groups))
+        splits = [(np.asarray(train), np.asarray(test)) for train, test in splitter.split(X, y, **metadata)]
+        repeated = list(splitter.split(X, y, **metadata))
     except Exception as error:  # the splitter may be the user's
         raise SpecError(f"cv ({shown(cv)}) cannot split the rows: {' '.join(str(error).split())}") from error
     if not splits:

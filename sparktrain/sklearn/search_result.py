@@ -1,15 +1,15 @@
 """The result of a search: what `search_cv` returns, with the attributes of GridSearchCV."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sklearn.metrics import check_scoring
 
 from sparktrain.config.param_values import shown
-from sparktrain.errors import MissingFileError
+from sparktrain.errors import MissingFileError, SpecError
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.sklearn.fold_fit import routed_params
 
 _OF_THE_ESTIMATOR = frozenset(
     (
@@ -52,8 +52,6 @@ class SearchResult:
     scoring: Any = None
     deciding_score: str | None = None
     """The name of the score that decides; None for a function that decides, and for none."""
-    classes: tuple[str, ...] = ()
-    """The classes of the estimator and of the values of the space, which this process has: skops may load them."""
     _loaded: list[Any] = field(default_factory=list)
 
     @property
@@ -72,26 +70,20 @@ class SearchResult:
 
     @property
     def best_estimator_(self) -> Any:
-        """The best candidate, fitted to all rows. The first use loads it as `load_model` does, and raises as that.
-
-        It trusts all types of scikit-learn, and the classes of the estimator that was searched.
+        """The best candidate, fitted to all rows. The first use calls `load_model`, and raises as that.
 
         Raises AttributeError with `refit=False`.
         """
         if self.refit is None:
             raise AttributeError("there is no best_estimator_, because refit is False: pass refit=True")
-        if self._loaded:
-            return self._loaded[0]
-        is_skops = str(self.refit.model_path).endswith(".skops")
-        return self.load_model(**({"trusted": self._trusts} if is_skops else {}))
+        return self._loaded[0] if self._loaded else self.load_model()
 
     def load_model(self, **options: Any) -> Any:
         """Load the fitted best estimator from the run directory into this process, and keep it as `best_estimator_`.
 
-        `options` are those of the library, as of `TrialResult.load_model`: `trusted` of `skops.io.load`, with the types
-        that its file may have beside those that skops trusts. Where skops is not installed on executors, or cannot
-        write a type of the estimator, the file is a pickle, and runs the code in it: load it only from a directory
-        that you trust.
+        `options` are those of the library, as of `TrialResult.load_model`: `trusted` of `skops.io.load`, in place of
+        the types that the run has a record of. Where skops is not installed on executors, or cannot store the
+        estimator, the file is a pickle, and runs the code in it: load it only from a directory that you trust.
 
         Blocks on the store. Raises MissingFileError with `refit=False`, and as `TrialResult.load_model`.
         """
@@ -105,16 +97,25 @@ class SearchResult:
         """What `best_estimator_` predicts. Loads it at the first use."""
         return self.best_estimator_.predict(X)
 
-    def score(self, X: Any, y: Any = None) -> float:
-        """The score of `best_estimator_` on these rows, by the scorer that decides. Loads it at the first use."""
+    def score(self, X: Any, y: Any = None, **params: Any) -> float:
+        """The score of `best_estimator_` on these rows, by the scorer that decides. Loads it at the first use.
+
+        `params` are what that scorer requests by metadata routing, such as `sample_weight`. Raises SpecError where the
+        setting `enable_metadata_routing` is off.
+        """
         estimator = self.best_estimator_
-        rows = (X,) if y is None else (X, y)
-        if not self.multimetric_:
-            return float(check_scoring(estimator, scoring=self.scoring)(estimator, *rows))
-        if self.deciding_score is None:
+        if self.multimetric_ and self.deciding_score is None:
             raise AttributeError("score() needs a score that decides, and refit= is a function: use a scorer yourself")
-        scores: Mapping[str, Any] = check_scoring(estimator, scoring=self.scoring)(estimator, *rows)
-        return float(scores[self.deciding_score])
+        routed = routed_params(estimator, self.scoring, "score", params)
+        if params and routed is None:
+            raise SpecError(
+                f"score() has the arguments {', '.join(params)}, which need metadata routing: call "
+                "sklearn.set_config(enable_metadata_routing=True), or leave them out"
+            )
+        requested = {} if routed is None else routed.scorer.score
+        rows = (X,) if y is None else (X, y)
+        scored: Any = check_scoring(estimator, scoring=self.scoring)(estimator, *rows, **requested)
+        return float(scored[self.deciding_score] if self.multimetric_ else scored)
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_THE_ESTIMATOR:
@@ -130,10 +131,6 @@ class SearchResult:
             return f"SearchResult({size}, {self.sweep.directory})"
         score = "" if self.deciding_score is None else f"best_score_={self.best_score_:.6g}, "
         return f"SearchResult({score}best_params_={shown(self.best_params_, 200)}, {size}, {self.sweep.directory})"
-
-    def _trusts(self, name: str) -> bool:
-        """Whether a type may be loaded that skops does not trust by itself, such as the nodes of trees."""
-        return name.startswith("sklearn.") or name in self.classes
 
     def _best(self, name: str) -> int:
         if self.best_index_ is None:

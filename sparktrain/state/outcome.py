@@ -171,6 +171,8 @@ class Outcome(Struct, frozen=True, gc=False):
     """The function has ended the trial because it cannot win; then there are no metrics."""
     extra: dict[str, Any] = {}
     """What it returned beside numbers, in JSON's own types."""
+    exported: str = ""
+    """SHA-256 of the description of the model that it exported; empty without one, and for models of Keras."""
 
 
 def lost(host: str, reason: str) -> Outcome:

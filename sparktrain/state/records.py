@@ -252,6 +252,7 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     seconds: float = 0.0
     notices: tuple[str, ...] = ()
     extra: dict[str, Any] = {}
+    exported: str = ""
     step: int | None = None
     """The last step that the chief of its newest gang reported; None without a report, and where an older sparktrain
     wrote the record. `TrialReported` has a step each ten seconds alone."""
@@ -259,7 +260,7 @@ class TrialConcluded(Record, frozen=True, tag=True, kw_only=True):
     @property
     def outcome(self) -> Outcome:
         """The outcome of the trial."""
-        return Outcome(self.seconds, self.metrics, self.failure, self.notices, extra=self.extra)
+        return Outcome(self.seconds, self.metrics, self.failure, self.notices, extra=self.extra, exported=self.exported)
 
 
 class DriverStarted(Record, frozen=True, tag=True, kw_only=True):

@@ -318,7 +318,7 @@ class Sweep:
         # The decision is in the journal, so it holds however the gang ends: another driver would prune the trial too.
         if trial.pruning is not None:
             metrics = outcome.metrics or self.pruned.metrics(trial)
-            trial.settle(failure=None, metrics=metrics, extra=outcome.extra)
+            trial.settle(failure=None, metrics=metrics, extra=outcome.extra, exported=outcome.exported)
             self.finish(trial, TrialStatus.PRUNED)
             return trial
         if trial.takeover.reason or (gang.stop.continues and outcome.failure is not None and gang.fault.cause is None):
@@ -465,6 +465,7 @@ class Sweep:
                 seconds=trial.outcome.seconds,
                 notices=trial.outcome.notices,
                 extra=trial.outcome.extra,
+                exported=trial.outcome.exported,
                 step=None if trial.attempt.last_report is None else trial.attempt.last_report.step,
             )
         )

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sparktrain.clock import Clock
@@ -10,6 +11,7 @@ from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome
 from sparktrain.training import failure
 from sparktrain.training.collectives.ring_errors import MovedAway
 from sparktrain.training.context import TrainContext
+from sparktrain.training.export import description_digest
 from sparktrain.training.gang_join import JoinedGang
 from sparktrain.training.metrics import FunctionResult, read_result
 from sparktrain.training.notices import issued_notices, notice
@@ -71,4 +73,11 @@ def outcome_of(
     seconds = clock.now() - started
     if isinstance(ended, Failure):
         return Outcome(seconds, failure=ended, notices=issued_notices())
-    return Outcome(seconds, metrics=ended.metrics, notices=issued_notices(), pruned=pruned, extra=ended.extra)
+    return Outcome(
+        seconds,
+        metrics=ended.metrics,
+        notices=issued_notices(),
+        pruned=pruned,
+        extra=ended.extra,
+        exported=description_digest(Path(context.log_dir).parent),
+    )

@@ -3,6 +3,8 @@
 A library is imported only when the model is one of its objects. `runs.exported_model` finds and loads the files.
 """
 
+import gzip
+import hashlib
 import importlib
 import os
 import shutil
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import cloudpickle
 import msgspec
 
 from sparktrain.errors import SpecError
@@ -57,6 +60,15 @@ def export_estimator(model: Any, home: str | os.PathLike[str]) -> None:
     folder = Path(home)
     folder.mkdir(parents=True, exist_ok=True)
     _keep(folder, lambda place: _save_estimator(model, place))
+
+
+def description_digest(home: str | os.PathLike[str]) -> str:
+    """The SHA-256 of the description of the model that is kept beneath `home`; empty without one, as of Keras models.
+
+    Blocks on the disk. Raises OSError.
+    """
+    described = Path(home) / EXPORTED / ExportedModel.NAME
+    return hashlib.sha256(described.read_bytes()).hexdigest() if described.exists() else ""
 
 
 def _check_held(model: Any) -> None:
@@ -117,7 +129,7 @@ def _copied(path: Path, place: Path) -> ExportedModel:
         shutil.copytree(path, place / name)
     else:
         shutil.copyfile(path, place / name)
-    return ExportedModel("path", name)
+    return ExportedModel(kind="path", file=name)
 
 
 def _saver_of(model: Any) -> Save:
@@ -145,26 +157,61 @@ def _class_in(model: Any, package: str) -> str:
 
 def _save_xgboost(model: Any, place: Path) -> ExportedModel:
     model.save_model(str(place / "model.ubj"))
-    return ExportedModel("xgboost", "model.ubj", _class_in(model, "xgboost"), _version("xgboost"))
+    kind = "xgboost"
+    return ExportedModel(kind=kind, file="model.ubj", of=_class_in(model, kind), version=_version(kind))
 
 
 def _save_lightgbm(model: Any, place: Path) -> ExportedModel:
     booster = getattr(model, "booster_", model)  # of its estimators
     booster.save_model(str(place / "model.txt"))
-    return ExportedModel("lightgbm", "model.txt", _class_in(model, "lightgbm"), _version("lightgbm"))
+    kind = "lightgbm"
+    return ExportedModel(kind=kind, file="model.txt", of=_class_in(model, kind), version=_version(kind))
 
 
 def _save_estimator(model: Any, place: Path) -> ExportedModel:
-    """By skops where it is installed and knows the types: reading its files runs no code. Else by joblib."""
-    version = _version("sklearn")
+    """By skops where it is installed and reads what it has written; else as a pickle.
+
+    Raises SpecError for an estimator that neither can write and read.
+    """
     if find_spec("skops") is not None:
         try:
-            importlib.import_module("skops.io").dump(model, place / "model.skops")
-            return ExportedModel("skops", "model.skops", type(model).__name__, version)
+            return _described(model, "skops", place / "model.skops", _write_skops(model, place / "model.skops"))
         except Exception:  # it has no common error for objects that it cannot write
             (place / "model.skops").unlink(missing_ok=True)
-    importlib.import_module("joblib").dump(model, place / "model.joblib", compress=3)
-    return ExportedModel("joblib", "model.joblib", type(model).__name__, version)
+    try:
+        _write_pickle(model, place / "model.joblib")
+    except Exception as error:  # objects of the user may raise anything
+        raise SpecError(
+            f"ctx.export(): {named_kind(model)} cannot be stored and loaded again ({type(error).__name__}: "
+            f"{' '.join(str(error).split())}): let its attributes be without what cannot be pickled, such as open files"
+        ) from error
+    return _described(model, "joblib", place / "model.joblib")
+
+
+def _write_skops(model: Any, file: Path) -> tuple[str, ...]:
+    """Write a file of skops; returns its types that skops does not trust. Raises what skops raises, and LookupError."""
+    skops = importlib.import_module("skops.io")
+    skops.dump(model, file)
+    types = tuple(skops.get_untrusted_types(file=file))
+    # The file has names alone: where it is loaded, the script is another one.
+    if of_script := [name for name in types if name.startswith(("__main__.", "__mp_main__."))]:
+        raise LookupError(f"{of_script[0]} is of the script")
+    skops.load(file, trusted=list(types))
+    return types
+
+
+def _write_pickle(model: Any, file: Path) -> None:
+    """Write what joblib loads, with the code of what the script defines. Raises what the objects of the user raise."""
+    with gzip.open(file, "wb", compresslevel=3) as packed:
+        cloudpickle.dump(model, packed)
+    importlib.import_module("joblib").load(file)
+
+
+def _described(model: Any, kind: str, file: Path, types: tuple[str, ...] = ()) -> ExportedModel:
+    with file.open("rb") as content:
+        sha256 = hashlib.file_digest(content, "sha256").hexdigest()
+    name = type(model).__name__
+    return ExportedModel(kind=kind, file=file.name, of=name, version=_version("sklearn"), sha256=sha256, types=types)
 
 
 def _save_torch(model: Any, place: Path) -> ExportedModel:

@@ -14,20 +14,22 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.exceptions import FitFailedWarning
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import make_scorer, mean_squared_error
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import MinMaxScaler, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import sparktrain as st
-from sparktrain.errors import NoBestTrialError, ResumeError
+from sparktrain.errors import NoBestTrialError, ResumeError, RunDirectoryError, SpecError
 from sparktrain.sklearn import SearchResult, search_cv
 from sparktrain.state.records import TrialConcluded
 from sparktrain.training import judgement
@@ -215,6 +217,77 @@ def test_a_number_as_error_score_counts_and_raise_ends_the_search(search: Any) -
         search(Picky(), {"depth": [1, 3]}, X, y, cv=2, error_score="raise")
     with pytest.raises(NoBestTrialError, match="no tree has 3 levels"):
         search(Picky(), {"depth": [3]}, X, y, cv=2)
+
+
+def test_where_each_fit_fails_the_error_is_that_of_the_first_with_its_log(search: Any) -> None:
+    X, y = IRIS
+    words = (
+        r"all 2 fits of .* failed: trial 0 raised ValueError: no tree has 3 levels, and its log is .*/0000/.*log\.txt"
+    )
+    with pytest.raises(NoBestTrialError, match=words):
+        search(Picky(), {"depth": [3]}, X, y, cv=2, error_score=0)
+    with pytest.raises(NoBestTrialError, match=words):
+        search(Picky(), {"depth": [3]}, X, y, cv=2, scoring=["accuracy", "f1_macro"], refit=False)
+
+
+def test_scores_have_the_weights_that_they_request(search: Any) -> None:
+    X, y = IRIS
+    weights = np.random.default_rng(0).uniform(0.1, 5, len(y))
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LogisticRegression(max_iter=20).set_fit_request(sample_weight=True)
+        pipeline = Pipeline(
+            [
+                ("scale", StandardScaler().set_fit_request(sample_weight=False)),
+                ("model", model.set_score_request(sample_weight=True)),
+            ]
+        )
+        renamed = LogisticRegression(max_iter=20).set_fit_request(sample_weight="w")
+        scorer = make_scorer(mean_squared_error, greater_is_better=False).set_score_request(sample_weight="w")
+        scorers = {"mse": scorer, "accuracy": "accuracy"}
+        for estimator, name, options in (
+            (pipeline, "sample_weight", {}),
+            (renamed, "w", {"scoring": scorers, "refit": "mse"}),
+        ):
+            space = {"model__C" if estimator is pipeline else "C": [0.01, 1.0]}
+            ours = search(estimator, space, X, y, cv=3, fit_params={name: weights}, name=name, **options)
+            theirs = GridSearchCV(estimator, space, cv=3, **options).fit(X, y, **{name: weights})
+            check_same(ours, theirs)
+            np.testing.assert_array_equal(ours.predict_proba(X), theirs.predict_proba(X))
+            if estimator is pipeline:
+                assert ours.score(X, y, sample_weight=weights) == theirs.score(X, y, sample_weight=weights)
+    with pytest.raises(SpecError, match=r"score\(\) has the arguments w, which need metadata routing"):
+        ours.score(X, y, w=weights)
+
+
+class Shifted(BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+    """A transformer of this file."""
+
+    def fit(self, X: Any, y: Any = None) -> "Shifted":
+        self.shift_ = X.mean(axis=0)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        return X - self.shift_
+
+
+@pytest.mark.parametrize(
+    "first", [SimpleImputer(), FunctionTransformer(lambda rows: rows * 2), Shifted()], ids=["skops", "lambda", "class"]
+)
+def test_the_best_estimator_is_loaded_as_its_member_has_stored_it(search: Any, first: Any) -> None:
+    X, y = IRIS
+    pipeline = Pipeline([("first", first), ("tree", DecisionTreeClassifier(random_state=0))])
+    ours = search(pipeline, {"tree__max_depth": [2]}, X, y, cv=2, name="best")
+    theirs = pipeline.set_params(tree__max_depth=2).fit(X, y)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+    assert ours.refit is not None
+    later = st.load(ours.refit.directory)
+    np.testing.assert_array_equal(later.load_model().predict(X), theirs.predict(X))
+    model = Path(ours.refit.model_path)
+    model.write_bytes(model.read_bytes() + b" ")
+    for result in (ours, ours.refit, later):
+        with pytest.raises(RunDirectoryError, match="is not what the trial has exported"):
+            result.load_model()
 
 
 class Mapped(BaseEstimator):  # type: ignore[misc] # scikit-learn has no types

@@ -31,7 +31,7 @@ json_values = st.recursive(
 )
 ranks, hosts, kinds = st.integers(0, 99), st.none() | texts, st.sampled_from(FailureKind)
 failures = st.builds(Failure, kinds, texts, texts, st.lists(texts, max_size=3).map(tuple), st.none() | ranks, hosts)
-members = st.builds(MemberResult, rank=ranks, role=st.sampled_from(Role), host=hosts, log=texts)
+members = st.builds(MemberResult, rank=ranks, role=st.sampled_from(Role), host=hosts, log=texts, exported=texts)
 steps = st.none() | st.integers(0, 10**9)
 restarts = st.builds(Restart, ranks, hosts, kinds, texts, st.floats(0, 1e9), steps, steps)
 trials = st.builds(

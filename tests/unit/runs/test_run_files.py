@@ -237,6 +237,15 @@ def test_a_model_that_is_not_there(run: ScriptedRun) -> None:
         trial.load_model()
 
 
+def test_a_trial_that_failed_is_told_why_it_has_no_model(run: ScriptedRun) -> None:
+    run.fail(0, "ValueError: no rows")
+    trial = opened(run).trials[0]
+    words = r"its status is failed \(ValueError: no rows\), and it has exported none; see its log .*log\.txt"
+    with pytest.raises(st.MissingFileError, match=words) as raised:
+        trial.load_model()
+    assert "ctx.export" not in str(raised.value)
+
+
 def test_where_a_model_is(run: ScriptedRun) -> None:
     path = f"{run.layout.path}/trials/0000/generation-1/rank-0/model.keras"
     run.store.put_if_absent(path, b"")

@@ -89,7 +89,7 @@ def test_ends_become_states_of_the_study() -> None:
 def test_several_objectives_have_several_values() -> None:
     of = study(directions=["minimize", "maximize"])
     driver = Driver(of)
-    assert driver.ask(FIRST, kind="start")["objectives"] == 2
+    assert driver.ask(FIRST, kind="start")["study"]["directions"] == ["MINIMIZE", "MAXIMIZE"]
     driver.sampler.observe(Observation(FIRST, {}, ObservedStatus.SUCCEEDED, {"values_1": 2.0, "values_0": 1.0}))
     assert of.trials[0].values == [1.0, 2.0]
 

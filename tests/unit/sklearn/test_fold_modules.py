@@ -8,7 +8,7 @@ from sklearn.svm import SVC
 from sparktrain.datasets.shared_objects import ObjectIndex
 from sparktrain.sklearn.candidates import candidates_of
 from sparktrain.sklearn.fold_fit import SearchTask
-from sparktrain.sklearn.fold_modules import classes_of, modules_of
+from sparktrain.sklearn.fold_modules import modules_of, parts_of
 
 PIPELINE = Pipeline([("scale", StandardScaler()), ("clf", SVC())])
 TASK = SearchTask(
@@ -17,7 +17,7 @@ TASK = SearchTask(
 
 
 def test_zygotes_import_the_modules_of_all_parts_and_what_each_fit_needs() -> None:
-    assert classes_of(TASK) >= {Pipeline, StandardScaler, SVC, RandomForestClassifier}
+    assert {*map(type, parts_of(TASK.estimator, TASK.codes))} >= {Pipeline, StandardScaler, SVC, RandomForestClassifier}
     modules = modules_of(TASK, [[1.0]])
     assert {"numpy", "pyarrow", "sklearn.pipeline", "sklearn.svm._classes", "sklearn.ensemble._forest"} <= set(modules)
     assert modules[-1] == "sparktrain.sklearn.fold_rehearsal"

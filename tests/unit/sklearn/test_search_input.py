@@ -5,16 +5,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from sklearn.base import BaseEstimator
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sparktrain as st
 from sparktrain.errors import SpecError
 from sparktrain.sklearn import search_cv
-from sparktrain.sklearn.search_input import check_estimator, data_of, scoring_of
+from sparktrain.sklearn.candidates import candidates_of
+from sparktrain.sklearn.search_input import check_callbacks, check_estimator, data_of, scoring_of
 
 X = np.arange(24.0).reshape(12, 2)
 Y = np.arange(12) % 2
@@ -107,6 +110,58 @@ def test_bad_input_is_refused_before_anything_starts(options: Any, message: str,
     with pytest.raises(SpecError, match=message):
         search_cv(**{"estimator": LogisticRegression()} | call | options)
     assert list(tmp_path.iterdir()) == []
+
+
+class Watch:
+    """A callback of scikit-learn."""
+
+
+def watched() -> LogisticRegression:
+    estimator = LogisticRegression()
+    estimator._skl_callbacks = [Watch()]
+    return estimator
+
+
+@pytest.mark.parametrize(
+    ("estimator", "space"),
+    [
+        (watched(), {"C": [1]}),
+        (make_pipeline(StandardScaler(), watched()), {"logisticregression__C": [1]}),
+        (make_pipeline(StandardScaler(), LogisticRegression()), {"logisticregression": [watched()]}),
+    ],
+)
+def test_callbacks_that_no_fit_of_another_process_reaches_are_refused(estimator: Any, space: Any) -> None:
+    with pytest.raises(
+        SpecError, match=r"LogisticRegression has callbacks of scikit-learn \(Watch\).*set_callbacks\(\)"
+    ):
+        check_callbacks(estimator, candidates_of(space).codes)
+    check_callbacks(LogisticRegression(), candidates_of(SPACE).codes)
+
+
+class Sited(KFold):  # type: ignore[misc] # scikit-learn has no types
+    """Splits by what it requests, and by nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+
+    def split(self, X: Any, y: Any = None, groups: Any = None, *, site: Any = None) -> Any:
+        return GroupKFold(2).split(X, y, site)
+
+
+def test_metadata_goes_to_those_that_request_it() -> None:
+    site = np.arange(12) // 3
+    weights = np.arange(12.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = Ridge().set_fit_request(sample_weight="weights")
+        cv = Sited().set_split_request(site=True)
+        data = data_of(X, Y, None, {"weights": weights, "site": site}, cv, estimator)
+        assert list(data.fit_params) == ["weights"]
+        assert all(not set(site[train]) & set(site[test]) for train, test in data.splits)
+        assert list(data_of(X, Y, site, {"weights": weights}, GroupKFold(2), estimator).fit_params) == ["weights"]
+        with pytest.raises(SpecError, match=r"have weights, groups, and metadata routing refuses them"):
+            data_of(X, Y, site, {"weights": weights}, 2, estimator)
+        with pytest.raises(SpecError, match=r"\[sample_weight\] are passed but are not explicitly set as requested"):
+            data_of(X, Y, None, {"sample_weight": weights}, 2, Ridge())
 
 
 def test_an_estimator_without_a_score_needs_scoring() -> None:

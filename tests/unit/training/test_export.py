@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktrain.errors import SpecError
+from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.layout import EXPORTED, MemberLayout
 from sparktrain.runs import exported_model
 from sparktrain.runs.exported_model import StoredModel, find_model, load_other, local_copy
 from sparktrain.store.localfs import LocalStore
 from sparktrain.training import export as exporting
-from sparktrain.training.export import export
+from sparktrain.training.export import description_digest, export
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 LABELS = (X[:, 0] > 0).astype(int)
@@ -33,8 +33,10 @@ def stored(home: Path) -> StoredModel:
     return model
 
 
-def loaded(home: Path) -> Any:
-    store, model = LocalStore(home.parent), stored(home)
+def loaded(home: Path, record: str = "") -> Any:
+    store = LocalStore(home.parent)
+    model = find_model(store, MemberLayout(home.name), record)
+    assert model is not None
     with local_copy(store, model) as copy:
         return load_other(copy, model, {})
 
@@ -71,6 +73,74 @@ def test_a_function_decides_which_types_skops_may_load(home: Path) -> None:
     assert model.predict(X).tolist() == tree.predict(X).tolist()
 
 
+def test_what_the_run_has_a_record_of_is_trusted_and_nothing_else(home: Path) -> None:
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier(random_state=0).fit(X, LABELS)
+    export(tree, home, 0)
+    record = description_digest(home)
+    assert loaded(home, record).predict(X).tolist() == tree.predict(X).tolist()
+    with pytest.raises(SpecError, match=r"Tree, which neither skops trusts nor .* load_model\(trusted=\['sklearn.tree"):
+        loaded(home)
+
+    described = home / EXPORTED / "sparktrain-model.json"
+    content = described.read_bytes()
+    described.write_bytes(content.replace(b"sklearn.tree", b"builtins.tree"))
+    with pytest.raises(RunDirectoryError, match=r"json is not what the trial has exported: its SHA-256 differs"):
+        loaded(home, record)
+    described.write_bytes(content)
+    (home / "model.keras").write_text("another model")
+    assert loaded(home, record).get_depth() == tree.get_depth()
+    model = home / EXPORTED / "model.skops"
+    model.write_bytes(model.read_bytes() + b" ")
+    with pytest.raises(RunDirectoryError, match=r"skops is not what the trial has exported"):
+        loaded(home, record)
+
+
+def test_a_model_with_code_of_the_script_is_a_pickle_with_that_code(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sklearn.base import BaseEstimator, TransformerMixin
+    from sklearn.linear_model import LinearRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    class Doubled(TransformerMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
+        __module__ = "__main__"
+
+        def fit(self, rows: Any, labels: Any = None) -> "Doubled":
+            return self
+
+        def transform(self, rows: Any) -> Any:
+            return rows * 2
+
+    # A class of a script is in `__main__`, where both the member and the driver find it.
+    monkeypatch.setattr(sys.modules["__main__"], "Doubled", Doubled, raising=False)
+    Doubled.__qualname__ = "Doubled"
+    for first in (FunctionTransformer(lambda rows: rows * 2), Doubled()):
+        model = make_pipeline(first, LinearRegression()).fit(X, LABELS)
+        export(model, home, 0)
+        assert stored(home).kind == "joblib"
+        record = description_digest(home)
+        assert loaded(home, record).predict(X).tolist() == model.predict(X).tolist()
+        pickled = home / EXPORTED / "model.joblib"
+        pickled.write_bytes(pickled.read_bytes() + b" ")
+        with pytest.raises(RunDirectoryError, match="is not what the trial has exported"):
+            loaded(home, record)
+
+
+def test_an_estimator_that_cannot_be_stored_is_refused_with_the_reason(home: Path) -> None:
+    from sklearn.linear_model import LinearRegression
+
+    model = LinearRegression().fit(X, LABELS)
+    model.log_ = (line for line in "ab")
+    words = r"LinearRegression cannot be stored and loaded again \(TypeError: .*generator"
+    with pytest.raises(SpecError, match=words):
+        export(model, home, 0)
+    assert find_model(LocalStore(home.parent), MemberLayout(home.name)) is None
+    assert description_digest(home) == ""
+
+
 def test_an_estimator_of_lightgbm_stays_one_where_it_was_searched(home: Path) -> None:
     from lightgbm import LGBMClassifier
 
@@ -97,7 +167,10 @@ def test_an_estimator_by_skops_where_it_is_installed_and_knows_the_types(
                 raise TypeError("an unsupported type")
             path.write_text(repr(model))
 
-        def load(self, path: str) -> str:
+        def get_untrusted_types(self, *, file: object) -> list[str]:
+            return []
+
+        def load(self, path: str, trusted: list[str]) -> str:
             return Path(path).read_text()
 
     for module in (exporting, exported_model):

@@ -23,10 +23,11 @@ def save(model: Any, place: Path) -> ExportedModel:
     version = str(torch.__version__)
     if isinstance(model, torch.export.ExportedProgram):
         torch.export.save(model, place / "model.pt2")
-        return ExportedModel("torch-program", "model.pt2", type(model).__name__, version)
+        return ExportedModel(kind="torch-program", file="model.pt2", of=type(model).__name__, version=version)
     if isinstance(model, torch.jit.ScriptModule):
         model.save(str(place / "model.pt"))
-        return ExportedModel("torchscript", "model.pt", getattr(model, "original_name", ""), version)
+        name = getattr(model, "original_name", "")
+        return ExportedModel(kind="torchscript", file="model.pt", of=name, version=version)
     module = model.module if isinstance(model, DistributedDataParallel) else model
     if not isinstance(module, torch.nn.Module):
         raise SpecError(
@@ -34,7 +35,7 @@ def save(model: Any, place: Path) -> ExportedModel:
             "torch.nn.Module, or a program of torch.export.export(); ctx.checkpoint.save keeps optimizers"
         )
     save_file(_tensors(module), place / "model.safetensors", {"format": "pt"})
-    return ExportedModel("torch", "model.safetensors", type(module).__name__, version)
+    return ExportedModel(kind="torch", file="model.safetensors", of=type(module).__name__, version=version)
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
