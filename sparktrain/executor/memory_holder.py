@@ -21,6 +21,8 @@ from sparktrain.threads import aside, spawn
 SHARED_MEMORY = "/dev/shm"
 HELD_S = 600.0
 """How long an agent holds a snapshot after the end of its member, if no gang resumes from it."""
+RETURNED_HELD_S = 60.0
+"""The same for a member that has returned: another one may be lost at that moment, and then the gang restarts."""
 READ_TIMEOUT_S = 30.0
 """How long the verification of a snapshot may take."""
 
@@ -128,13 +130,12 @@ class MemoryHolder:
         return str(held_snapshot.folder)
 
     def ended(self, succeeded: bool) -> None:
-        """The member's process is gone: hold its newest snapshot for a while, unless it needs no successor."""
+        """The member's process is gone: hold its newest snapshot for a while."""
         self._current = None
-        if succeeded:
-            self._held = None
         self._clear()
         if self._held is not None:
-            self._expiry = asyncio.get_running_loop().call_later(self._held_s, self._expire)
+            held_s = min(self._held_s, RETURNED_HELD_S) if succeeded else self._held_s
+            self._expiry = asyncio.get_running_loop().call_later(held_s, self._expire)
 
     # ---- internal
 

@@ -9,8 +9,9 @@ from rank 0.
 The invariant: all members of a gang resume from one state, and no state that a gang has not resumed from comes back
 later. Its steps are repeated, perhaps with other results, so that a snapshot from before would be a fork of the
 training. So what is not chosen is dropped at once, and so is everything after a failure that the snapshot itself may
-cause: the next gang reads the store. No record has any of this: a snapshot lasts as long as its agent, and a driver
-that takes over starts from checkpoints.
+cause: the next gang reads the store. Where one agent alone has no readable copy, the next gang starts from that of
+another agent: each such try drops a holder, so that they end. No record has any of this: a snapshot lasts as long as
+its agent, and a driver that takes over starts from checkpoints.
 """
 
 from msgspec.structs import replace
@@ -19,7 +20,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.ids import AgentId
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemoryBase, MemorySnapshot
-from sparktrain.state.outcome import FailureKind
+from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.records import LossRecorded
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial, TrialStatus
@@ -46,12 +47,21 @@ class MemoryTier:
         trial = self._sweep.trials[gang.trial]
         cause = gang.fault.first
         tried = gang.checkpoints.memory_step is not None and gang.attendance.running_since is None
-        unread = tried and cause is not None and cause.kind in _UNREAD
+        unread = tried and cause is not None and cause.kind in _UNREAD and not self._has_copy(gang, cause)
         resumes = (cause is not None or gang.stop.continues) and not unread
         if not resumes or trial.stopping or trial.status is not TrialStatus.RUNNING:
             self.held.forget(trial.id)
         newest = self.held.newest(trial.id)
         gang.checkpoints.kept_step = newest.step if newest is not None else None
+
+    def _has_copy(self, gang: Gang, cause: Failure) -> bool:
+        """Whether one member alone could not read its agent's copy, and another agent holds one; drops the first."""
+        if cause.kind is not FailureKind.CHECKPOINT or cause.rank is None:
+            return False
+        holder = gang.agents[cause.rank]
+        had_copy = holder in self.held.of(gang.trial)
+        self.held.lost(holder)
+        return had_copy and self.held.newest(gang.trial) is not None
 
     def form(self, trial: Trial, gang: Gang) -> list[MemoryBase | None]:
         """What the members of a new gang resume from, by rank; None: the checkpoint, or step 0."""

@@ -82,7 +82,16 @@ async def test_another_snapshot_than_the_held_one_is_refused(tmp_path: Path, cha
         await holder.restore_dir(again)
 
 
-async def test_nothing_stays_of_what_no_gang_resumes_from(tmp_path: Path) -> None:
+async def test_a_member_that_has_returned_leaves_its_snapshot_to_the_next_gang(tmp_path: Path) -> None:
+    """Another member of its gang may be lost at that moment."""
+    holder = MemoryHolder(tmp_path)
+    again = start_of(2, base_of(await trained(holder, succeeded=True)))
+    await holder.start_member(again)
+    assert (Path(await holder.restore_dir(again)) / "tensors").read_text() == "of step 9"
+
+
+async def test_nothing_stays_of_what_no_gang_resumes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_holder, "RETURNED_HELD_S", 0.05)
     holder = MemoryHolder(tmp_path)
     await trained(holder, succeeded=True)
     await eventually(lambda: not list(tmp_path.iterdir()), 5.0)

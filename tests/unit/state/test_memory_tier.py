@@ -105,7 +105,8 @@ def test_a_holder_that_is_lost_before_the_next_gang_forms_corrects_the_record(wo
 def test_a_snapshot_that_no_gang_can_start_from_is_left(world: World, kind: FailureKind) -> None:
     agents = gang(world)
     world.write(agents[0], 3)
-    for agent in agents:
+    holders = agents if kind is FailureKind.FORM else agents[:1]
+    for agent in holders:
         world.hold(agent, 7)
     crash(world, *agents)
     assert None not in placed(world).values()
@@ -116,6 +117,28 @@ def test_a_snapshot_that_no_gang_can_start_from_is_left(world: World, kind: Fail
     assert set(placed(world).values()) == {None}
     assert trial(world).restarts[-1].resumed_from_step == 3
     assert not [each for each in world.records if isinstance(each, CheckpointCorrupt)]
+
+
+def test_the_copy_on_another_agent_comes_before_the_store(world: World) -> None:
+    agents = gang(world)
+    world.write(agents[0], 3)
+    for agent in agents:
+        world.hold(agent, 7)
+    # One member is lost in the moment in which the other one returns.
+    world.succeed(agents[1])
+    world.fail(agents[0], FailureKind.SIGNAL)
+    assert None not in placed(world).values()
+    without_copy, holder = by_rank(world)
+    world.fail(without_copy, FailureKind.CHECKPOINT)
+    world.fail(holder, FailureKind.STOPPED)
+    assert placed(world) == {
+        holder: MemoryBase(1, 7, f"{holder}-7", True),
+        without_copy: MemoryBase(1, 7, "", True),
+    }
+    world.fail(holder, FailureKind.CHECKPOINT)
+    world.fail(without_copy, FailureKind.STOPPED)
+    assert set(placed(world).values()) == {None}, "no holder is left: the store is read"
+    assert [restart.resumed_from_step for restart in trial(world).restarts] == [7, 7, 3]
 
 
 def test_snapshots_of_older_generations_and_older_steps_are_refused(world: World) -> None:
