@@ -39,6 +39,7 @@ from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.layout import STEPS
+from sparktrain.rundir.newest_step import read_newest_step
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.store.folder_removal import discard
 from sparktrain.store.hadoop.token_file import token_variables
@@ -321,6 +322,8 @@ class MemberSession:
         if not self._outcome_sent:
             self._outcome_sent = True
             self._succeeded = outcome.failure is None
+            if not self._succeeded and (last := self._pace.last_of(self.member, read_newest_step(self._home))):
+                post(last)
             post(m.MemberEnded(self.member, outcome))
 
     def _with_tail(self, outcome: Outcome) -> Outcome:
@@ -461,3 +464,9 @@ class _Pace:
             per_s = max(0, message.step - self._last[1]) / (now - self._last[0])
         self._last = (now, message.step)
         return m.MemberStepped(member, message.step, per_s, message.training, message.times)
+
+    def last_of(self, member: Member, step: int | None) -> m.MemberStepped | None:
+        """The message about the newest `step` of a member that ends, where its reports lack that."""
+        if step is None or (self._last is not None and self._last[1] == step):
+            return None
+        return m.MemberStepped(member, step, 0.0)

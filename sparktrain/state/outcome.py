@@ -115,8 +115,9 @@ class Restart(RestartCause, frozen=True):
     restarted alone: step of the gang's newest checkpoint, which the others did not go back to; where a ring healed, the
     newest step after which a member kept the state."""
     steps_lost: int | None = None
-    """Steps that the model repeats: a member had reported them, and no member kept the state after them. Members report
-    each half second; None where they reported none."""
+    """Steps that the model repeats: a member had finished them, and no member kept the state after them. An agent reads
+    the newest step of a process that is gone; of an agent that is lost, the newest report counts, which members send
+    each half second. None where they reported none."""
     loss: Loss | None = None
     """The cluster's reason, where an agent was lost and the cluster reported one."""
     alone: bool = False

@@ -10,11 +10,13 @@ import sys
 import threading
 from contextlib import suppress
 from io import TextIOWrapper
+from pathlib import Path
 from typing import NoReturn
 
 from sparktrain import process_tree
 from sparktrain.config.gang_spec import Role
 from sparktrain.protocol.pipe_messages import Assignment
+from sparktrain.rundir.newest_step import newest_step
 from sparktrain.state.topology import Formation
 from sparktrain.threads import spawn
 from sparktrain.training import no_spark
@@ -33,6 +35,7 @@ def enter(assignment: Assignment) -> None:
     """Set up this process for the member; call it once, before any code of the user. Raises OSError."""
     process_tree.name_process(f"trial {assignment.member.trial}")
     _redirect(assignment.log_path)
+    newest_step.keep_in(Path(assignment.log_path).parent)
     faulthandler.enable(_STDERR)
     # A stopped trial prints its stacks to its log, and then dies of the signal.
     faulthandler.register(signal.SIGTERM, _STDERR, all_threads=True, chain=True)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from sparktrain.clock import Clock
+from sparktrain.rundir.newest_step import newest_step
 from sparktrain.training.collectives.ring import Ring
 
 PROGRESS_S = 0.5
@@ -25,6 +26,7 @@ class StepReports:
 
     def reached(self, step: int) -> None:
         """Report `step`, unless another step was reported a moment ago. Raises OSError when the agent is gone."""
+        newest_step.mark(step)
         if self._notes is not None:
             self._notes.step(step)
             if self._notes.stepped is not None:

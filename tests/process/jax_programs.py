@@ -141,3 +141,15 @@ def carry(ctx: Any) -> dict[str, float]:
     assert many.shape == (3_000_000,)
     assert (many == 1.5).all()
     return {"ranks": ctx.size}
+
+
+def lose_quick_steps(ctx: Any) -> dict[str, float]:
+    """Rank 1 is killed in step 30, long before the second report of a step is due."""
+    total = 0.0
+    with ctx.memory_checkpoints(every="1h") as memory:
+        for step in range(1, 41):
+            total += float(ctx.allreduce(np.ones(1))[0])
+            if ctx.rank == 1 and step == 30 and ctx.generation == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            memory.step(step)
+    return {"total": total}

@@ -47,6 +47,14 @@ def test_a_killed_member_costs_a_restart(pool: st.Pool, tmp_path: Path, how: str
     assert "SIGKILL" in restart.cause
 
 
+def test_steps_that_no_member_has_reported_count_as_lost(pool: st.Pool, tmp_path: Path) -> None:
+    result = run(pool, tmp_path, jax_programs.lose_quick_steps)
+    [restart] = result.restarts
+    # Rank 0 has left the collective of step 30 before or after its own end.
+    assert (restart.resumed_from_step, restart.steps_lost) in ((None, 29), (None, 30))
+    assert "steps repeated" in str(result)
+
+
 def test_the_mistake_of_a_member_fails_the_run_and_the_loss_of_the_other_does_not(
     pool: st.Pool, tmp_path: Path
 ) -> None:

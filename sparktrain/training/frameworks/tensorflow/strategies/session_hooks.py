@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktrain.clock import Clock
+from sparktrain.rundir.newest_step import newest_step
 
 v1 = tf.compat.v1
 
@@ -51,6 +52,7 @@ class ReportSteps(v1.train.SessionRunHook):  # type: ignore[name-defined, misc] 
     def after_run(self, run_context: Any, run_values: Any) -> None:
         """See base class."""
         self._step = int(run_values.results)
+        newest_step.mark(self._step)
         if self._clock.now() >= self._reported_at + REPORT_EVERY_S:
             self._reported_at = self._clock.now()
             self._report(self._step, True)
