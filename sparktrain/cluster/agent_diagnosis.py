@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparktrain.cluster.spark_facts import YARN, Facts, executors_for
+from sparktrain.cluster.spark_settings import harms
 from sparktrain.cluster.task_failures import TaskFailures, task_failures
 
 if TYPE_CHECKING:
@@ -27,8 +28,10 @@ def _with_nodes(failures: TaskFailures) -> TaskFailures:
 def start_outlook(facts: Facts, agents: int) -> Callable[[], str]:
     """A function that explains why this many agents do not start. It blocks, and returns "" where the cluster reports
     nothing."""
+    exclusion = "; ".join(finding.message for finding in harms(facts.conf) if finding.check == "exclusion")
     if facts.master != YARN:
-        return str
+        return lambda: exclusion
     from sparktrain.cluster import yarn_client  # as above
 
-    return yarn_client.Outlook(facts.conf, executors_for(facts, agents))
+    outlook = yarn_client.Outlook(facts.conf, executors_for(facts, agents))
+    return lambda: "; ".join(filter(None, (outlook(), exclusion)))

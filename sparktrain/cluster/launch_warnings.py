@@ -5,7 +5,7 @@ import logging
 from msgspec import Struct
 
 from sparktrain import formatting
-from sparktrain.cluster import preflight, spark_facts, yarn_capacity
+from sparktrain.cluster import preflight, spark_facts, spark_settings, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec
@@ -37,7 +37,14 @@ class Driver(Struct, frozen=True, kw_only=True):
 
 def launch_findings(facts: Facts) -> list[Finding]:
     """What each launch checks beside the preflight, from the configuration alone, in no time."""
-    return [*_memory(facts), _dynamic_allocation(facts), _speculation(facts)]
+    return [*_memory(facts), *spark_settings.harms(facts.conf), _dynamic_allocation(facts), _speculation(facts)]
+
+
+def check_settings(facts: Facts) -> None:
+    """Raises ResourceError for a setting of the session under which no agent can work."""
+    for finding in spark_settings.harms(facts.conf):
+        if finding.level is Level.FAIL:
+            raise ResourceError(f"{finding.message}; {finding.fix}")
 
 
 def warn(facts: Facts) -> None:

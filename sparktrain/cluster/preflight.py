@@ -95,7 +95,7 @@ def too_few_agents(agents: int, size: int) -> ResourceError:
 
 
 def _too_few_slots(facts: Facts, slot_count: int, size: int) -> ResourceError:
-    remedy = f"give it more executors or cores, or lower spark.task.cpus ({facts.number('spark.task.cpus', 1)})"
+    remedy = f"give it more executors or cores, or lower spark.task.cpus ({facts.task_cpus})"
     slots_there = formatting.count(slot_count, "slot")
     if size == 1:
         return ResourceError(f"the session ({facts.master}) has {slots_there}, and one trial needs 1: {remedy}")

@@ -1,11 +1,13 @@
 """What a Spark session is: its master, its configuration, its slots, and whether it has stopped."""
 
+import math
 import re
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sparktrain.cluster import driver_address, yarn_capacity
+from sparktrain.cluster import driver_address, spark_settings, yarn_capacity
 from sparktrain.errors import SessionError
 from sparktrain.optional_packages import require_spark
 
@@ -47,6 +49,7 @@ KEYS = (
     NOTICE_KEY,
     *driver_address.KEYS,
     *yarn_capacity.KEYS,
+    *spark_settings.KEYS,
 )
 """The configuration keys that sparktrain reads."""
 
@@ -86,15 +89,36 @@ class Facts(Struct, frozen=True):
 
     def number(self, key: str, default: int) -> int:
         """The whole number at `key`, or `default` where it is not set."""
-        return int(self.conf.get(key, default))
+        value = self.amount(key, default)
+        if value != int(value):
+            raise SessionError(f"{key} ({self.conf[key]}) must be a whole number: set it when you create the session")
+        return int(value)
+
+    def amount(self, key: str, default: int) -> Decimal:
+        """The number at `key`, or `default` where it is not set. Raises SessionError for what is no number."""
+        text = self.conf.get(key, str(default))
+        try:
+            value = Decimal(text.strip())
+        except InvalidOperation:
+            value = Decimal("NaN")
+        if not value.is_finite():
+            raise SessionError(f"{key} ({text}) must be a number: set it when you create the session")
+        return value
+
+    @property
+    def task_cpus(self) -> Decimal:
+        """The cores of a task, perhaps a fraction of one."""
+        cpus = self.amount("spark.task.cpus", 1)
+        if cpus <= 0:
+            raise SessionError(f"spark.task.cpus ({cpus}) must be above 0: set it when you create the session")
+        return cpus
 
 
 def slots(facts: Facts) -> int | None:
     """How many tasks the session can run at a time, by its configuration; None where that does not determine it."""
-    cpus = max(1, facts.number("spark.task.cpus", 1))
     if match := _LOCAL.fullmatch(facts.master):
         cores = {None: 1, "*": facts.cores}.get(match[1])
-        return (cores if cores is not None else int(match[1])) // cpus
+        return int((cores if cores is not None else int(match[1])) // facts.task_cpus)
     if match := _LOCAL_CLUSTER.fullmatch(facts.master):
         return int(match[1]) * _slots_of_executor(facts, facts.number("spark.executor.cores", int(match[2])))
     if facts.master.startswith("spark://"):
@@ -116,7 +140,7 @@ def _standalone_slots(facts: Facts) -> int | None:
     cores = facts.number("spark.cores.max", 1)
     per_executor = facts.number("spark.executor.cores", 0)
     if not per_executor:
-        return cores // max(1, facts.number("spark.task.cpus", 1))
+        return int(cores // facts.task_cpus)
     return cores // per_executor * _slots_of_executor(facts, per_executor)
 
 
@@ -124,18 +148,22 @@ def registered_slots(facts: Facts) -> int | None:
     """The slots of the executors that have registered, to which others may be added; None where they are not known."""
     if facts.executors is None:
         return None
-    one_task = facts.number("spark.task.cpus", 1)
+    one_task = math.ceil(facts.task_cpus)
     return facts.executors * _slots_of_executor(facts, facts.number("spark.executor.cores", one_task))
 
 
 def _slots_of_executor(facts: Facts, cores: int) -> int:
-    by_cores = cores // max(1, facts.number("spark.task.cpus", 1))
+    by_cores = int(cores // facts.task_cpus)
     return min(by_cores, _gpu_slots(facts, by_cores))
 
 
 def _gpu_slots(facts: Facts, otherwise: int) -> int:
-    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
-    return int(facts.number("spark.executor.resource.gpu.amount", 0) / amount) if amount else otherwise
+    amount = facts.amount("spark.task.resource.gpu.amount", 0)
+    gpus = facts.number("spark.executor.resource.gpu.amount", 0)
+    if not amount:
+        return otherwise
+    # A task has its part of one GPU: two GPUs have room for four tasks of 0.4, and not for five.
+    return gpus * int(1 // amount) if amount < 1 else int(gpus // amount)
 
 
 def slots_of_executor(facts: Facts) -> int:

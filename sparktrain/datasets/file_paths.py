@@ -11,13 +11,12 @@ from msgspec import Struct
 
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.datasets.columns import Column, ColumnKind
+from sparktrain.datasets.folder_values import OF_FOLDERS, column_of, value_of
 from sparktrain.errors import DataError
 from sparktrain.store.base import Store, path_problem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
-_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-_OF_FOLDERS = "name of a folder"
 # The folder into which Spark and Hive write rows with a null.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SHOWN_NAMES = 5
@@ -91,10 +90,12 @@ def named_files(store: Store, patterns: Sequence[Pattern], subject: str) -> list
     return [files[path] for path in sorted(files)]
 
 
-def folder_columns(files: Sequence[NamedFile], subject: str) -> tuple[Column, ...]:
-    """The columns that folders `name=value` give: int64 where all values are whole numbers, else text.
+def folder_columns(
+    files: Sequence[NamedFile], subject: str, selected: Sequence[str] | None = None
+) -> tuple[Column, ...]:
+    """Those of the `selected` columns that folders `name=value` give, with the types of Spark; None selects all.
 
-    Raises DataError when files have different ones, and for values that are null.
+    Raises DataError when files have different ones, for values that are null, and for types that no tensor holds.
     """
     first = files[0]
     names = [name for name, _ in first.values]
@@ -108,24 +109,20 @@ def folder_columns(files: Sequence[NamedFile], subject: str) -> tuple[Column, ..
             raise DataError(
                 f"{subject}: column {empty[0]!r} is null in {file.path}: a tensor has no nulls; leave this folder out"
             )
-    columns = []
-    for name in names:
-        is_whole = all(_INTEGER.fullmatch(dict(file.values)[name]) for file in files)
-        kind, dtype = (ColumnKind.NUMBER, "int64") if is_whole else (ColumnKind.TEXT, "object")
-        columns.append(Column(name, kind, dtype, _OF_FOLDERS))
-    return tuple(columns)
+    chosen_names = [name for name in names if selected is None or name in selected]
+    return tuple(column_of(name, (dict(file.values)[name] for file in files), subject) for name in chosen_names)
 
 
 def is_of_folders(column: Column) -> bool:
     """Whether the names of folders give the values of this column."""
-    return column.source == _OF_FOLDERS
+    return column.source == OF_FOLDERS
 
 
 def folder_array(path: str, column: Column, rows: int) -> pa.Array:
     """The value of the column in the folders of `path`, for so many rows."""
     value = dict(_value(folder) for folder in path.split("/")[:-1] if _is_value(folder))[column.name]
-    scalar = pa.scalar(int(value), pa.int64()) if column.kind is ColumnKind.NUMBER else pa.scalar(value)
-    return pa.repeat(scalar, rows)
+    kind = pa.from_numpy_dtype(column.dtype) if column.kind is ColumnKind.NUMBER else pa.string()
+    return pa.repeat(pa.scalar(value_of(value, column), kind), rows)
 
 
 def _place(path: str, subject: str) -> tuple[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.columns import Column, ColumnKind, check_pad, chosen, one_a_line
 from sparktrain.datasets.file_formats import CorruptFileError
 from sparktrain.datasets.file_paths import NamedFile, folder_columns, located, named_files
+from sparktrain.datasets.folder_values import differently_spelled
 from sparktrain.datasets.group_fetch import CorruptGroupError, GroupFetcher, opened
 from sparktrain.datasets.manifest import DataFile, Manifest
 from sparktrain.datasets.values import Lengths, check_values, joined, shaped
@@ -61,7 +63,7 @@ def plan_files(source: FileSource, name: str, timeout_s: float = PLANNING_TIMEOU
     except SpecError as error:  # its subject is dir=
         raise SpecError(f"{subject}: {str(error).replace('dir (', 'path (', 1)}") from error
     files = named_files(store, patterns, subject)
-    of_folders = folder_columns(files, subject)
+    of_folders = folder_columns(files, subject, source.columns)
     empty = Manifest(
         name=name,
         format=source.format,
@@ -102,7 +104,8 @@ class _Planner:
         file = DataFile(path, info.size, (), modified=info.modified, version=info.version)
         try:
             opened_file = opened(self._store, path, info.size, self._source.format, self._empty)
-            columns = columns_of(opened_file.schema, where, self._names(opened_file.schema.names))
+            schema = self._without_folders(opened_file.schema, where)
+            columns = columns_of(schema, where, self._names())
         except CorruptFileError as error:
             self._corrupt(where, error)
             return None
@@ -137,17 +140,26 @@ class _Planner:
             lengths = self._sampled(draft, _joined(planned_file.lengths for planned_file in planned))
         return replace(draft, columns=shaped(draft.columns, lengths, self._subject))
 
-    def _names(self, in_file: Sequence[str]) -> list[str] | None:
+    def _without_folders(self, schema: pa.Schema, where: str) -> pa.Schema:
+        """The columns of a file that its folders do not give, too: as in Spark, the folder has the value."""
+        names = [column.name for column in self._of_folders]
+        if (alike := differently_spelled(names, schema.names)) is not None:
+            raise DataError(
+                f"{where}: column {alike[0]!r} of its folders and {alike[1]!r} in the file differ in case alone, and "
+                "Spark takes them for one: rename one"
+            )
+        return pa.schema([field for field in schema if field.name not in names])
+
+    def _names(self) -> list[str] | None:
         """The columns to take from a file; None: all."""
         if self._source.columns is None:
             return None
-        of_folders = {column.name for column in self._of_folders} - set(in_file)
+        of_folders = {column.name for column in self._of_folders}
         return [name for name in self._source.columns if name not in of_folders]
 
     def _columns(self, in_files: Sequence[Column]) -> tuple[Column, ...]:
-        """The columns of the dataset. A column of folders that the files have too is that of the files."""
-        names_in_files = {column.name for column in in_files}
-        columns = [*in_files, *(column for column in self._of_folders if column.name not in names_in_files)]
+        """The columns of the dataset."""
+        columns = [*in_files, *self._of_folders]
         return tuple(columns) if self._source.columns is None else chosen(columns, self._source.columns, self._subject)
 
     def _corrupt(self, where: str, error: CorruptFileError) -> None:

@@ -25,6 +25,12 @@ _KERAS_ASKS = "register_keras_serializable"
 
 MOVED = "this member continues in another process"
 """How the summary of a member starts that has left its ring for another one."""
+_UNMAPPED = "failed to map segment"
+"""In the linker's error for a library that finds no room in the address space."""
+_ADDRESS_SPACE = (
+    "the limit of its address space is too low for this library: leave spark.executor.pyspark.memory out, or raise "
+    "the limit (ulimit -v) of this host"
+)
 _DUPLICATE_GPU = "Duplicate GPU detected"
 """In the error of NCCL, whichever framework calls it."""
 _SHARED_GPU = (
@@ -57,6 +63,8 @@ def of_exception(
     if isinstance(error, MemoryError) or any(framework.is_out_of_memory(error) for framework in ALL):
         advice = "lower the batch size, or give trials more memory"
         return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({advice})"), text)
+    if isinstance(error, ImportError) and _UNMAPPED in _str(error):
+        return Failure(FailureKind.MEMORY, _line(_summary(error), f" ({_ADDRESS_SPACE})"), text)
     return Failure(FailureKind.EXCEPTION, _line(_summary(error), homes.hint(error)), text)
 
 

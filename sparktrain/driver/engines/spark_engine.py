@@ -1,5 +1,6 @@
 """Agents as tasks of a Spark session."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -13,7 +14,7 @@ from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import advice
 from sparktrain.cluster.jvm import hush
-from sparktrain.cluster.launch_warnings import warn
+from sparktrain.cluster.launch_warnings import check_settings, warn
 from sparktrain.cluster.python_version import settle_python
 from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts, slots
 from sparktrain.cluster.task_failures import TaskFailures
@@ -184,7 +185,7 @@ class SparkEngine(Engine):
     @cached_property
     def _bare_profile(self) -> ResourceProfile:
         """A profile with executors like those of the session, without GPUs."""
-        cpus = self._facts.number("spark.task.cpus", 1)
+        cpus = math.ceil(self._facts.task_cpus)
         return without_gpus(self._facts.number("spark.executor.cores", cpus), cpus)
 
 
@@ -198,5 +199,6 @@ def spark_engine(spark: SparkSession | None) -> SparkEngine:
     facts = spark_facts.read_facts(session, os.cpu_count() or 1)
     settle_python(session, facts)
     hush(session)
+    check_settings(facts)
     warn(facts)
     return SparkEngine(session, facts)

@@ -134,3 +134,9 @@ def test_where_a_thread_is_begins_below_the_very_function_and_not_one_of_its_nam
     assert own == ""
     assert [line.strip().rpartition(" in ")[2] for line in below.splitlines() if "File" in line] == ["within"]
     assert failure.where(sys._getframe(), failure.where.__code__) == ""
+
+
+def test_a_library_without_room_in_the_address_space_lacks_memory() -> None:
+    failed = failure.of_exception(ImportError("libx.so: failed to map segment from shared object"))
+    assert failed.kind is Kind.MEMORY
+    assert "spark.executor.pyspark.memory" in failed.summary
