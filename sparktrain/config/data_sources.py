@@ -186,7 +186,7 @@ def _suffix(path: str) -> str:
 def _table(value: Any, subject: str) -> Any:
     """`value` as an Arrow table; None when it is none. Raises SpecError for values that Arrow cannot have."""
     kind = type(value)
-    if kind.__module__.startswith("pandas.") and kind.__name__ == "DataFrame":
+    if kind.__module__.partition(".")[0] == "pandas" and kind.__name__ == "DataFrame":
         import pyarrow as pa
 
         try:

@@ -56,6 +56,9 @@ class _Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(self.starts)
             .not_valid_after(self.expires)
+            # Verification in strict mode, which is the default context's since Python 3.13, asks for both.
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), critical=False)
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)

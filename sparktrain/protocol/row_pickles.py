@@ -3,13 +3,14 @@
 import pickle
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from io import BytesIO
 from typing import Any
 
-import cloudpickle
 import pyarrow as pa
 
 from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol.feed_messages import PICKLED
+from sparktrain.protocol.sent_script import CodePickler
 
 MOST_ROWS = 4096
 """The most in one pickle."""
@@ -49,7 +50,9 @@ def pickle_of(values: list[Any]) -> bytes:
     """The pickle of a list. Raises what a pickler raises for values that it does not know."""
     with suppress(Exception):  # the plain pickler is several times faster, and knows most values
         return pickle.dumps(values, protocol=pickle.HIGHEST_PROTOCOL)
-    return bytes(cloudpickle.dumps(values))
+    sink = BytesIO()
+    CodePickler(sink).dump(values)
+    return sink.getvalue()
 
 
 def unpickled(batch: pa.RecordBatch, subject: str) -> list[Any]:

@@ -8,8 +8,10 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
+
+import cloudpickle
 
 FILE_KEY = "SPARKTRAIN_SCRIPT"
 """Environment variable of a member: the file of the function, from which child processes get its script."""
@@ -87,10 +89,28 @@ def cached_property(function: Callable[..., Any], name: str | None) -> Any:
     return descriptor
 
 
+def code_of_file(file: str, kind: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
+    """The code object that `kind` makes of `arguments`, with the name of its file."""
+    return kind(*arguments).replace(co_filename=file)
+
+
 def of_module(definition: Any, module: str) -> Any:
     """An object of `typing` that knows where it was defined."""
     definition.__module__ = module
     return definition
+
+
+def _reduced_code(code: CodeType) -> tuple[Any, ...]:
+    return code_of_file, (code.co_filename, *cloudpickle.Pickler.dispatch_table[CodeType](code))
+
+
+class CodePickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
+    """As cloudpickle's own, but code keeps the name of its file: cloudpickle 3.1.3 writes a constant instead.
+
+    AutoGraph finds sources by it, and tracebacks their lines.
+    """
+
+    dispatch_table = cloudpickle.Pickler.dispatch_table.new_child({CodeType: _reduced_code})
 
 
 class _Script(ModuleType):

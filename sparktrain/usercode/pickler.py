@@ -51,7 +51,7 @@ class Sink(BytesIO):
         return super().write(data) if self._keep else size
 
 
-class ScriptPickler(cloudpickle.Pickler):  # type: ignore[misc] # cloudpickle has no types
+class ScriptPickler(sent_script.CodePickler):
     """Pickles a function so that `sent_script` gives the script's names to the process that loads it.
 
     What a library holds once in a process goes by its name there. Pickling raises CustomKerasError, TooLargeError, and

@@ -186,6 +186,7 @@ FENCES = [
             "sparktrain/usercode/serialize.py",
             "sparktrain/training/script_loading.py",
             "sparktrain/protocol/row_pickles.py",  # rows of an RDD
+            "sparktrain/protocol/sent_script.py",  # names the files of code in what the others pickle
         ),
     ),
     Fence(

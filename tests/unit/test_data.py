@@ -104,3 +104,11 @@ def test_a_frame_has_options() -> None:
 def test_a_value_that_has_no_columns_is_refused_with_its_name(value: Any, text: str) -> None:
     with pytest.raises(SpecError, match=text):
         sources_of({"train": value})
+
+
+@pytest.mark.parametrize("module", ["pandas", "pandas.core.frame"])
+def test_a_table_of_pandas_is_data_whichever_module_it_names(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pd.DataFrame, "__module__", module)  # pandas 3 names the first
+    source = sources_of({"train": pd.DataFrame({"a": [1.0, 2.0]})})["train"]
+    assert isinstance(source, TableSource)
+    assert source.table.to_pydict() == {"a": [1.0, 2.0]}

@@ -1,7 +1,10 @@
 """Certificates of one run."""
 
 import pickle
+import ssl
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -50,6 +53,32 @@ def test_each_certificate_serves_one_purpose() -> None:
         assert not certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     names = parsed(certificates.server)[1].extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [SERVER_NAME]
+
+
+def strict_context(bundle: CertificateBundle, protocol: int, place: Path) -> ssl.SSLContext:
+    place.write_bytes(bundle.certificate + bundle.key)
+    context = ssl.SSLContext(protocol)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_X509_STRICT | ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_cert_chain(place)
+    context.load_verify_locations(cadata=bundle.authority.decode())
+    return context
+
+
+def test_both_sides_verify_in_strict_mode(tmp_path: Path) -> None:
+    """As the default context of Python 3.13 does."""
+    keeper = CertificateKeeper("run")
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server_side = strict_context(keeper.server, ssl.PROTOCOL_TLS_SERVER, tmp_path / "server")
+    client_side = strict_context(keeper.agent, ssl.PROTOCOL_TLS_CLIENT, tmp_path / "agent")
+    server = server_side.wrap_bio(to_server, to_client, server_side=True)
+    client = client_side.wrap_bio(to_client, to_server, server_hostname=SERVER_NAME)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    server.do_handshake()
+    assert client.getpeercert()
+    assert server.getpeercert()
 
 
 def test_valid_from_yesterday_for_as_long_as_asked() -> None:

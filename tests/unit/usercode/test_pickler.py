@@ -10,13 +10,15 @@ import zipfile
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from types import SimpleNamespace
+from types import CodeType, SimpleNamespace
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from sparktrain.errors import FunctionError
+from sparktrain.protocol.row_pickles import pickle_of
 from sparktrain.usercode.serialize import pack, pickled
 from tests.unit.scripted import cell
 
@@ -111,6 +113,37 @@ def test_an_object_of_the_user_travels_by_value_whatever_its_class() -> None:
     assert drawing.random() == random.Random(3).random()
     assert argv == sys.argv
     assert argv is not sys.argv
+
+
+NESTED = """
+class Model:
+    def twice(self): return (x for x in ())
+def train():
+    def inner(): return lambda: Model
+    return Model.twice, inner, Model
+"""
+
+
+@pytest.fixture(params=["installed", "constant"])
+def _cloudpickle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The installed cloudpickle, and one that names the file of no code, as 3.1.3 does."""
+    table = cloudpickle.Pickler.dispatch_table
+    plain = table[CodeType]
+    if request.param == "constant":
+        monkeypatch.setitem(table, CodeType, lambda code: plain(code.replace(co_filename="<dynamic-code>")))
+
+
+def files_of(code: CodeType) -> set[str]:
+    return {code.co_filename}.union(*(files_of(const) for const in code.co_consts if isinstance(const, CodeType)))
+
+
+@pytest.mark.usefixtures("_cloudpickle")
+@pytest.mark.parametrize("dump", [pickled, lambda function: pickle_of([function])], ids=["function", "rows"])
+def test_code_keeps_the_name_of_its_file(dump: Callable[[Any], bytes]) -> None:
+    loaded = pickle.loads(dump(cell(NESTED)))
+    train = loaded[0] if isinstance(loaded, list) else loaded
+    for function in (train, *train()[:2]):
+        assert files_of(function.__code__) == {"<cell>"}
 
 
 BY_NAME_IN_A_SCRIPT = """
