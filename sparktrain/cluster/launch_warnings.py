@@ -163,7 +163,7 @@ def _gpus(facts: Facts, gpus: int) -> list[Finding]:
 
 def gpus_of_task(facts: Facts) -> float:
     """How many GPUs Spark gives a slot; less than 1 where several slots share one."""
-    return float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    return float(facts.task_gpus)
 
 
 def _memory(facts: Facts) -> list[Finding]:

@@ -138,7 +138,7 @@ def check_gpus(facts: Facts, gpus: int) -> None:
             f"gpus ({gpus}) are not available on {facts.master}: Spark schedules no GPUs on local masters, and its job "
             f"would hang; use local-cluster[1,1,1024], a standalone cluster, YARN or Kubernetes"
         )
-    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    amount = float(facts.task_gpus)
     if amount != gpus:
         raise ResourceError(
             f"gpus ({gpus}) must be what Spark gives a task, and spark.task.resource.gpu.amount is {amount:g}: set "
@@ -157,7 +157,7 @@ def check_gpu_memory(facts: Facts, gpu_mib: int) -> None:
             f"{subject} is a part of a GPU, and Spark schedules no GPUs on {facts.master}: use "
             "spark=sparktrain.local() (--local), which shares the GPUs of this machine, or a cluster"
         )
-    amount = float(facts.conf.get("spark.task.resource.gpu.amount", 0))
+    amount = float(facts.task_gpus)
     if not 0 < amount <= 1:
         raise ResourceError(
             f"{subject} is a part of one GPU for each process, and spark.task.resource.gpu.amount is {amount:g}: set "

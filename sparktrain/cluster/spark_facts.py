@@ -113,6 +113,11 @@ class Facts(Struct, frozen=True):
             raise SessionError(f"spark.task.cpus ({cpus}) must be above 0: set it when you create the session")
         return cpus
 
+    @property
+    def task_gpus(self) -> Decimal:
+        """The GPUs of a task, perhaps a fraction of one; 0 without."""
+        return self.amount("spark.task.resource.gpu.amount", 0)
+
 
 def slots(facts: Facts) -> int | None:
     """How many tasks the session can run at a time, by its configuration; None where that does not determine it."""
@@ -158,7 +163,7 @@ def _slots_of_executor(facts: Facts, cores: int) -> int:
 
 
 def _gpu_slots(facts: Facts, otherwise: int) -> int:
-    amount = facts.amount("spark.task.resource.gpu.amount", 0)
+    amount = facts.task_gpus
     gpus = facts.number("spark.executor.resource.gpu.amount", 0)
     if not amount:
         return otherwise

@@ -11,6 +11,7 @@ _OF_SQL = "spark.sql.execution.pyspark.udf."
 _OF_WORKERS = "spark.python.worker."
 _KILL = "killOnIdleTimeout"
 _TIMEOUT = "idleTimeoutSeconds"
+_NO_EXCLUSION = "set it to false: sparktrain leaves out agents and hosts that fail"
 
 
 class HarmfulSetting(Struct, frozen=True, kw_only=True):
@@ -49,7 +50,7 @@ HARMFUL = (
         level=Level.WARN,
         keys=("spark.excludeOnFailure.application.enabled", "spark.excludeOnFailure.enabled"),
         effect="after a loss Spark may start no agent on that executor or host, and a gang then waits for one in vain",
-        fix="set it to false: sparktrain leaves out agents and hosts that fail",
+        fix=_NO_EXCLUSION,
     ),
     HarmfulSetting(
         check="exclusion",
@@ -57,7 +58,7 @@ HARMFUL = (
         keys=("spark.excludeOnFailure.taskAndStage.enabled", "spark.excludeOnFailure.enabled"),
         effect="after a loss Spark may not start that agent again on its executor or host, and a gang waits for it in "
         "vain",
-        fix="set it to false: sparktrain leaves out agents and hosts that fail",
+        fix=_NO_EXCLUSION,
     ),
 )
 KEYS = tuple(dict.fromkeys(key for setting in HARMFUL for key in (*setting.keys, *setting.needs)))

@@ -286,8 +286,12 @@ class SurvivingFit:
             names = [type(callback).__name__ for callback in self._agreeing]
             agreed = self._agreements() if in_step else self._agreed
             by_name = dict(zip(names, agreed, strict=True))
-            content[SENT] = {"drawn": self._past.drawn, "agreed": by_name, "read_only": not in_step}
-            content[SENT]["number"] = position.number
+            content[SENT] = {
+                "drawn": self._past.drawn,
+                "agreed": by_name,
+                "read_only": not in_step,
+                "number": position.number,
+            }
             extra = {FIT_STATE: content}
             # Nothing trains until the files are written: a copy of large weights would double the time.
             state = capture(
