@@ -202,6 +202,7 @@ def _write_skops(model: Any, file: Path) -> tuple[str, ...]:
 
 def _write_pickle(model: Any, file: Path) -> None:
     """Write what joblib loads, with the code of what the script defines. Raises what the objects of the user raise."""
+    # By plain cloudpickle, for a server of models may have no sparktrain.
     with gzip.open(file, "wb", compresslevel=3) as packed:
         cloudpickle.dump(model, packed)
     importlib.import_module("joblib").load(file)
