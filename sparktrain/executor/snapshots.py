@@ -48,6 +48,8 @@ class SnapshotRetryPolicy(Struct, frozen=True):
     between_s: float = 1.0
     """The pause before the second attempt; it doubles with each attempt."""
     longest_between_s: float = 30.0
+    absent_s: float = 5.0
+    """How long attempts continue where the store answers that there is no such file, as one that lags behind does."""
     local_s: float = 60.0
     """How long the local disk may take to move a checkpoint's files."""
 
@@ -87,8 +89,8 @@ class CheckpointStorer:
         self._policy = policy
         self._open = opened
         self._stores: dict[str, Store] = {}
-        self._shared: set[RunId] = set()
-        """Runs with a directory that this host has seen."""
+        self._shared: set[tuple[str, RunId]] = set()
+        """The stores and names of runs with a directory that this host has seen."""
         self._awaited: dict[str, asyncio.Future[None]] = {}
         """The waits for acknowledgements, by the digest of the stored checkpoint."""
         self._part: _Part | None = None
@@ -192,9 +194,9 @@ class CheckpointStorer:
             store = self._opened(start.store)
             # A local path exists on every host: without this look, each host would store checkpoints that no other host
             # can read.
-            if start.member.run not in self._shared:
+            if (start.store.url, start.member.run) not in self._shared:
                 _check_shared(store, layout)
-                self._shared.add(start.member.run)
+                self._shared.add((start.store.url, start.member.run))
             return writer(store, layout, draft, check)
 
         work = self._again(put, abandoned, start.store.timeout_s)
@@ -293,6 +295,7 @@ class CheckpointStorer:
         """
         checkpoint = start.checkpoint
         policy = self._policy
+        self._newest = None  # a member of another run of this name can be equal
         if checkpoint is None:
             return ""
         target = home / "restore"
@@ -340,8 +343,9 @@ class CheckpointStorer:
                     return attempt()
                 except CheckpointError:
                     raise
-                except OSError:
-                    if abandoned.is_set() or not retries.wait():
+                except OSError as error:
+                    lacks_file = isinstance(error, FileNotFoundError) and retries.spent_s() >= policy.absent_s
+                    if abandoned.is_set() or lacks_file or not retries.wait():
                         raise
             return attempt()
 
@@ -365,9 +369,9 @@ class CheckpointStorer:
 
 
 def _check_shared(store: Store, layout: RunLayout) -> None:
-    """Raise OSError if this host does not see the run directory of the driver."""
+    """Raise FileNotFoundError if this host does not see the run directory of the driver."""
     if not store.exists(layout.spec):
-        raise OSError(
+        raise FileNotFoundError(
             f"{store.where(layout.spec)} is not there on host {socket.gethostname()}: executors write and read "
             "checkpoints themselves, so dir must be on storage that all hosts share"
         )
