@@ -24,7 +24,8 @@ from sparktrain.clock import Clock
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.run_request import RunRequest
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid

@@ -19,8 +19,9 @@ from sparktrain.clock import SystemClock
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.ids import Generation, RunId, TrialId
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import read
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state import commands as do
 from sparktrain.state.events import RunLimits, RunStarted

@@ -14,7 +14,8 @@ from sparktrain.errors import InfraError
 from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
@@ -118,9 +119,10 @@ def digest_of(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def decode(content: bytes, where: str, digest: str | None = None) -> Manifest:
-    """The manifest in `content`, which was read from `where`.
+def decode(content: bytes, where: str, path: str, digest: str | None = None) -> Manifest:
+    """The manifest in `content`, which was read from `path`; `where` is its full name, for people.
 
+    Files that sparktrain has written are beside it, whatever name the run directory had when they were written.
     Raises DataError when it is corrupt, or of a newer version.
     """
     try:
@@ -136,4 +138,8 @@ def decode(content: bytes, where: str, digest: str | None = None) -> Manifest:
         raise DataError(
             f"{where} is corrupt: its digest is {content_digest}, and {digest} was written; put a copy back"
         )
-    return manifest
+    if manifest.root:
+        return manifest
+    folder = path.rpartition("/")[0]
+    files = (replace(file, path=f"{folder}/{file.path.rpartition('/')[2]}") for file in manifest.files)
+    return replace(manifest, files=tuple(files))

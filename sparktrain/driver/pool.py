@@ -56,7 +56,7 @@ from sparktrain.protocol.certificates import CertificateKeeper, server_fingerpri
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import ListenError
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.runs.history import this_driver
 from sparktrain.state.ending import Ending
 from sparktrain.threads import aside

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from sparktrain.errors import CheckpointError
 from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.rundir.checkpoint_path import within
 from sparktrain.rundir.layout import CheckpointLayout, RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import Shard, StoredPart
@@ -404,9 +405,16 @@ def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> CheckpointM
     if (manifest.generation, manifest.step) != (checkpoint.generation, checkpoint.step):
         problem = f"its manifest is for generation {manifest.generation}, step {manifest.step}"
         raise _corrupt(store, checkpoint, problem)
+    manifest = _placed_manifest(manifest, checkpoint.manifest.partition("/")[0])
     if problem := _shard_problem(checkpoint.manifest, manifest):
         raise _corrupt(store, checkpoint, f"its manifest has {problem}")
     return manifest
+
+
+def _placed_manifest(manifest: CheckpointManifest, run: str) -> CheckpointManifest:
+    """The manifest with its shards in the folder `run`, where the run directory had another name at the time."""
+    shards = tuple(replace(shard, data=within(run, shard.data)) for shard in manifest.shards)
+    return replace(manifest, data=within(run, manifest.data), shards=shards)
 
 
 def _shard_problem(path: str, manifest: CheckpointManifest) -> str:

@@ -152,6 +152,11 @@ class JournalLayout(Struct, frozen=True):
 
     path: str
 
+    @property
+    def run(self) -> str:
+        """The folder of the run."""
+        return self.path.rpartition("/")[0]
+
     def term(self, term: int) -> str:
         """The file with which a driver takes over the run: its writer is the owner until the next one exists."""
         return f"{self.path}/term-{term:04d}"

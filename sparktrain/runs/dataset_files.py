@@ -13,7 +13,7 @@ def manifests_of(store: Store, layout: RunLayout) -> Iterator[tuple[str, Manifes
     for path in store.list(layout.datasets):
         if layout.is_manifest(path):
             try:
-                yield path, decode(store.read(path), store.where(path))
+                yield path, decode(store.read(path), store.where(path), path)
             except DataError as error:
                 yield path, error
 

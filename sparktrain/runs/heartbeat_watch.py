@@ -6,7 +6,7 @@ The age of a heartbeat is never computed, because its time is that of another ho
 from sparktrain.clock import Clock
 from sparktrain.process_tree import process_state
 from sparktrain.rundir.coordinator_folder import newest_heartbeat, this_home
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 

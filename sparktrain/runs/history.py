@@ -15,8 +15,8 @@ from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.ids import TrialId
 from sparktrain.rundir.journal import reader, writer
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import plan as plans
 from sparktrain.runs.heartbeat_watch import HeartbeatWatch

@@ -172,12 +172,20 @@ def write(store: Store, layout: RunLayout, plan: Plan, code: Code) -> None:
     # The code first: a plan that is there names code that is there.
     if not store.exists(layout.code(plan.code)):
         store.put_if_absent(layout.code(plan.code), msgspec.msgpack.encode(code))
+    write_plan(store, layout, plan)
+
+
+def write_plan(store: Store, layout: RunLayout, plan: Plan) -> None:
+    """Store the plan under its digest, unless it is there. Blocks. Raises OSError."""
     if not store.exists(layout.plan(plan.digest)):
         store.put_if_absent(layout.plan(plan.digest), plan.encode())
 
 
 def read(store: Store, layout: RunLayout, digest: str) -> Plan:
-    """The plan of that digest. Blocks. Raises RunDirectoryError when it is corrupt, or of a newer sparktrain."""
+    """The plan of that digest, for a run with the name of its folder. Blocks.
+
+    Raises RunDirectoryError when it is corrupt, or of a newer sparktrain.
+    """
     path = layout.plan(digest)
     try:
         content = store.read(path)
@@ -192,6 +200,9 @@ def read(store: Store, layout: RunLayout, digest: str) -> Plan:
         raise RunDirectoryError(f"{store.where(path)} is no plan of a run ({error}): put a copy back") from error
     if plan.digest != digest:
         raise RunDirectoryError(f"{store.where(path)} is corrupt: its digest is {plan.digest}; put a copy back")
+    # A directory that was renamed or copied: the run has the name of its folder, into which members write.
+    if plan.spec["name"] != layout.path:
+        plan = msgspec.structs.replace(plan, spec=plan.spec | {"name": layout.path})
     return plan
 
 

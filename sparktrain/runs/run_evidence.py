@@ -6,7 +6,8 @@ import re
 import msgspec
 
 from sparktrain.errors import RunDirectoryError
-from sparktrain.rundir.journal.writer import newest_driver
+from sparktrain.rundir.journal.reader import survey
+from sparktrain.rundir.journal.writer import driver_of
 from sparktrain.runs.history import read_overview
 from sparktrain.runs.locate import RunLocation
 
@@ -64,7 +65,7 @@ def has_traces(place: RunLocation) -> bool:
     store = place.store
     layout = place.layout
     try:
-        if newest_driver(store, layout.journal) is not None:
+        if driver_of(store, layout.journal, survey(store, layout.journal).term) is not None:
             return True
     except FileNotFoundError:  # it was deleted since it was listed
         pass

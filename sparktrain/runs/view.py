@@ -9,7 +9,7 @@ from functools import cached_property
 from sparktrain import formatting
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.ids import TrialId
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.trial_labels import TrialLabels
 from sparktrain.runs.case_result import CaseResult

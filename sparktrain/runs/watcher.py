@@ -10,8 +10,8 @@ from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.board_address import find_board
 from sparktrain.rundir.journal import writer
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents, Tail
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs import plan as plans
 from sparktrain.runs.additions.trial_labels import LabelReader, TrialLabels
 from sparktrain.runs.heartbeat_watch import HeartbeatWatch

@@ -269,6 +269,13 @@ class Store(ABC):
         """
         return None
 
+    def folder_identity(self, path: str) -> str:
+        """What a copy of the folder `path`, or another folder at this path, does not have: it keeps it when it moves.
+
+        Empty where there is no such folder, or where the store has no such thing.
+        """
+        return ""
+
     def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
         """What is in the folder `path`: the files that `owns` accepts, and what `delete_folder` would leave."""
         sizes = self._sizes(path)

@@ -19,6 +19,8 @@ _LINK = (errno.ELOOP, errno.ENOTDIR)
 """What the kernel answers when a link, or a file, is opened as a folder."""
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY)
 """A folder that is not empty, or on which something is mounted."""
+_UNSTEADY = ("fuse", "9p", "cifs", "smb")
+"""The starts of the names of file systems where the same folder may have another number at each mount."""
 
 
 class OwnFile(NamedTuple):
@@ -44,6 +46,17 @@ class OwnPart(NamedTuple):
     files: list[OwnFile]
     strays: list[str]
     """All else: see `FolderSurvey.strays`."""
+
+
+def keeps_numbers(device: int) -> bool:
+    """Whether a folder of this device has the same number at each mount, on each host."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:  # not on Linux
+        return True
+    name = f"{os.major(device)}:{os.minor(device)}"
+    kinds = (mount.partition(" - ")[2] for mount in mounts if mount.split(" ", 3)[2] == name)
+    return not any(kind.startswith(_UNSTEADY) for kind in kinds)
 
 
 def own_part(root: Path, top: str, owns: OwnsPath) -> OwnPart:

@@ -220,6 +220,20 @@ class LocalStore(Store):
         check_path(path)
         return self._call(path).ask(partial(local_folder.way_out, self.root, path, folder))
 
+    def folder_identity(self, path: str) -> str:
+        """See base class. The device and the number of the folder; hard links of all its files have another one."""
+        target = self._file(path)
+
+        def look() -> str:
+            try:
+                folder_stat = os.stat(target)
+            except _NO_FILE:
+                return ""
+            number = f"{folder_stat.st_dev}-{folder_stat.st_ino}"
+            return number if local_folder.keeps_numbers(folder_stat.st_dev) else ""
+
+        return self._call(path).ask(look)
+
     def survey(self, path: str, owns: OwnsPath) -> FolderSurvey:
         """See base class."""
         part = self._own_part(path, owns)

@@ -12,7 +12,8 @@ from sparktrain.config.distribution import loguniform, randint, uniform
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.driver.prepare.ready_run import request_of
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs.history import past
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import PastSuggestion

@@ -11,9 +11,10 @@ from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
 from sparktrain.ids import AgentId, RunId
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import BATCH
 from sparktrain.rundir.journal.reader import read
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do

@@ -144,7 +144,7 @@ def test_a_gang_trains_a_classifier_with_probabilities(table: DataFrame, runs: P
         assert row["prediction"] == row["probability"].toArray().argmax()
     assert 0 <= MulticlassClassificationEvaluator(labelCol="index").evaluate(scored) <= 1
     manifest = next(runs.glob("keras-*/data/validation*/manifest.json"))
-    assert decode(manifest.read_bytes(), str(manifest)).rows == 30
+    assert decode(manifest.read_bytes(), str(manifest), str(manifest)).rows == 30
 
 
 @pytest.mark.all(

@@ -14,8 +14,8 @@ from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.protocol.messages import Code
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.history import this_driver
 from sparktrain.runs.plan import Plan, spec_fields

@@ -19,7 +19,7 @@ def written(value: Any, runs: Path) -> Manifest:
     """Write a dataset as a driver does, without agents."""
     plan, store = plan_data(sources_of({"train": value}), 60.0), LocalStore(runs)
     ref = write_data(plan, plan.documents, store, LAYOUT, lambda _: None)["train"]
-    return decode(store.read(ref.path), ref.path, ref.digest)
+    return decode(store.read(ref.path), ref.path, ref.path, ref.digest)
 
 
 def reader_of(manifest: Manifest, runs: Path) -> GroupReader:

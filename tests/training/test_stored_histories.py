@@ -23,7 +23,7 @@ from sparktrain.driver.run_request import RunOutcome
 from sparktrain.executor.agent import Agent
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.protocol.memory_transport import MemoryTransport
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.search.space import grid
 from sparktrain.store.hadoop.token_file import TokenFile
 from tests.process.agents import PLACE

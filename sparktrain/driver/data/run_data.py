@@ -57,7 +57,7 @@ def stored_data(documents: Mapping[str, Any], store: Store, layout: RunLayout) -
             continue
         path = _manifest_path(layout, name, document)
         try:
-            manifest = decode(store.read(path), store.where(path))
+            manifest = decode(store.read(path), store.where(path), path)
         except FileNotFoundError:
             raise DataError(
                 f"data[{name!r}] of {store.where(layout.path)} has no manifest ({store.where(path)}), so it was not "
@@ -93,7 +93,7 @@ def changes_of(before: Mapping[str, Any], plan: DataPlan, store: Store, layout: 
             continue
         path = _manifest_path(layout, name, document)
         with suppress(OSError, DataError):  # without it, the digests are still reported
-            lines += changed_files(name, decode(store.read(path), path), now)
+            lines += changed_files(name, decode(store.read(path), path, path), now)
     return lines
 
 
@@ -136,7 +136,7 @@ def _written(
         # Of two drivers that write the same dataset, the first manifest counts: all members must read one set of rows.
         if not store.put_if_absent(path, content):
             content = store.read(path)
-    manifest = decode(content, store.where(path))
+    manifest = decode(content, store.where(path), path)
     # Files outside of the run directory may have changed since the run was planned: members would read other rows than
     # those before.
     if manifest.root and name not in plan.sources:

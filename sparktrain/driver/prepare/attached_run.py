@@ -16,7 +16,7 @@ from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.errors import RunDirectoryError
 from sparktrain.protocol.messages import Code
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.runs import plan as plans
 from sparktrain.runs.history import StoredRun, check_alone, look, this_driver
 from sparktrain.runs.plan import Plan, WarmPlan, check_unchanged

@@ -14,8 +14,9 @@ from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.prepare.naming import NamedRun, put_run_json
 from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.errors import DeposedError
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.state.ending import Ending
 from sparktrain.state.records import RunEnded
 
@@ -30,6 +31,8 @@ class OwnedRun:
     journal: JournalPort
     contents: JournalContents
     """What the journal had when this driver took it over."""
+    id: str = ""
+    """The same under every driver of the run, and of no other run; a copy of its directory gets another one."""
 
     @cached_property
     def definition(self) -> RunDefinition:
@@ -70,4 +73,4 @@ def claim(run: NamedRun, driver: DriverIdentity) -> OwnedRun:
     if seeds and not contents.records:
         journal.append(seeds)
         contents = msgspec.structs.replace(contents, records=seeds)
-    return OwnedRun(run=run, journal=journal, contents=contents)
+    return OwnedRun(run=run, journal=journal, contents=contents, id=journal.run)

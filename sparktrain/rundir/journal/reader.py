@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.file_format import BATCH, SNAPSHOT, Content, Fault, Followed, decode
+from sparktrain.rundir.journal.relocation import relocated
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
 from sparktrain.store.base import Store
@@ -320,7 +321,9 @@ class Replay:
     def _read(self, path: str, kind: str, term: int, number: int) -> Content:
         if path not in self._contents:
             content = self._store.read(path)
-            self._contents[path] = decode(content, self._store.where(path), kind, term, number)
+            decoded = decode(content, self._store.where(path), kind, term, number)
+            records = tuple(relocated(decoded.records, self._layout.run))
+            self._contents[path] = replace(decoded, records=records)
         return self._contents[path]
 
 
@@ -342,7 +345,7 @@ def _steps(chain: tuple[Followed, ...], after: Followed) -> Iterator[tuple[int, 
 
 
 def _corrupt_error(store: Store, layout: JournalLayout, replayed: Replayed) -> JournalCorruptError:
-    run = store.where(layout.path.rpartition("/")[0])
+    run = store.where(layout.run)
     later = f", and {len(replayed.unread) - 1} files after it cannot be followed" if replayed.unread[1:] else ""
     return JournalCorruptError(
         f"journal of {run} is corrupt: {replayed.corruption}{later}; `sparktrain fsck {run}` shows what can be kept"

@@ -16,9 +16,10 @@ from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError
 from sparktrain.formatting import ago
 from sparktrain.process_tree import process_state
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import VERSION
 from sparktrain.rundir.journal.reader import survey
-from sparktrain.rundir.journal.writer import DriverIdentity, RemovalMark, remover, take
+from sparktrain.rundir.journal.writer import RemovalMark, remover, take
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.store.base import Store
 
@@ -71,7 +72,7 @@ class MarkedRemoval:
                 "was deleted; stop that process, or wait for its end"
             )
         # A driver that only looked dead learns from the later term that it is deposed.
-        take(store, layout, identity, survey(store, layout).highest)
+        take(store, layout, identity, survey(store, layout).highest, None)
         return removal
 
     @property
@@ -116,4 +117,4 @@ def check_unmarked(store: Store, layout: JournalLayout, clock: Clock, silent_s: 
 
 
 def _run(store: Store, layout: JournalLayout) -> str:
-    return store.where(layout.path.rpartition("/")[0])
+    return store.where(layout.run)

@@ -12,9 +12,12 @@ import msgspec
 from msgspec import Struct
 
 from sparktrain.ids import Generation, TrialId
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import Followed, salvage
 from sparktrain.rundir.journal.reader import Listing, Replay, Replayed, counts, read_stable, survey
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal, take
+from sparktrain.rundir.journal.relocation import relocated
+from sparktrain.rundir.journal.run_claim import read_claim
+from sparktrain.rundir.journal.writer import Journal, take
 from sparktrain.rundir.layout import JournalLayout, RunLayout
 from sparktrain.state.records import (
     AnyRecord,
@@ -70,10 +73,11 @@ def repair(store: Store, layout: RunLayout, identity: DriverIdentity) -> Salvage
     report, _ = examine(store, layout)
     if report.is_intact:
         return report
-    term = take(store, layout.journal, identity, survey(store, layout.journal).highest)
+    listing = survey(store, layout.journal)
+    claim = take(store, layout.journal, identity, listing.highest, read_claim(store, layout.journal, listing.term))
     # Once more: a live driver may have written until the term was taken.
     report, records = examine(store, layout)
-    journal = Journal(store, layout.journal, term, (), identity)
+    journal = Journal(store, layout.journal, claim, ())
     journal.append(records) if records else journal.settle()
     return report
 
@@ -135,7 +139,8 @@ def _rescued(
             batches = [layout.batch(*batch) for batch in replayed.unread if batch > snapshot]
             start = records
             paths = [layout.snapshot(*snapshot), *batches]
-    return start, [record for path in paths for record in _intact_records(store, path)]
+    intact_records = (record for path in paths for record in _intact_records(store, path))
+    return start, list(relocated(intact_records, layout.run))
 
 
 def _intact_records(store: Store, path: str) -> tuple[AnyRecord, ...]:

@@ -14,75 +14,29 @@ The protocol is that of Delta Lake's log: put-if-absent, under numbers without a
 """
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.errors import BugError, DeposedError, RunDirectoryError
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import (
     BATCH,
     SNAPSHOT,
     VERSION,
     Followed,
     Header,
-    check_version,
     decode,
     encode,
 )
 from sparktrain.rundir.journal.reader import JournalContents, Tail, counts, survey
+from sparktrain.rundir.journal.run_claim import RunClaim, new_claim, read_claim
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
 from sparktrain.store.base import Store
 
 _MOST_RIVALS = 100
-
-
-class DriverIdentity(Struct, frozen=True):
-    """Identifies a driver, to processes that look for it and to people."""
-
-    host: str
-    pid: int
-    started: float
-    """Start in seconds since 1970, by its own clock."""
-    sparktrain: str
-    """The driver's version of sparktrain."""
-    address: str = ""
-    """HOST:PORT of its coordinator; empty when it does not listen."""
-    fingerprint: str = ""
-    """Fingerprint of the coordinator's certificate; empty when it does not listen."""
-    purpose: str = ""
-    """Why it has taken over the run, if not to run its trials."""
-    application: str = ""
-    """The YARN application in which it runs, as in `1795280325843_0001`; empty outside of YARN."""
-    attempt: int = 0
-    """YARN restarts an application when its driver is lost: the number of this attempt, from 1."""
-    user: str = ""
-    """The user who started it; empty where an older sparktrain did."""
-
-    def replaces(self, other: "DriverIdentity") -> bool:
-        """Whether YARN has given up the other driver, and started this one in its place."""
-        return self.application == other.application != "" and self.attempt > other.attempt
-
-    def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}{f' ({self.purpose})' if self.purpose else ''}"
-
-
-class _Term(Struct, frozen=True):
-    """The file with which a driver takes over."""
-
-    version: int
-    term: int
-    nonce: str
-    """Makes the bytes of each driver's file unique: a store may read a file back to find out who wrote it."""
-    who: DriverIdentity
-
-
-class _AnyTerm(Struct, frozen=True):
-    """The part of that file that every later version has too."""
-
-    version: int
-    who: dict[str, object]
 
 
 class RemovalMark(Struct, frozen=True):
@@ -99,14 +53,14 @@ class Journal:
     raised DeposedError, every call does.
     """
 
-    def __init__(
-        self, store: Store, layout: JournalLayout, term: int, follows: tuple[Followed, ...], identity: DriverIdentity
-    ) -> None:
-        self.term = term
+    def __init__(self, store: Store, layout: JournalLayout, claim: RunClaim, follows: tuple[Followed, ...]) -> None:
+        self.term = claim.term
+        self.run = claim.run
+        """Id of the run, the same under each driver: see `run_claim`."""
         self._store = store
         self._layout = layout
         self._follows = follows
-        self._identity = identity
+        self._claim = claim
         self._number = 0
         """Number of the newest batch that counts."""
         self._unsettled: bytes | None = None
@@ -124,14 +78,15 @@ class Journal:
         before = tail.read_new()
         refuse_removed(store, layout, before.removal)
         # Before the term is taken: a journal of a later version is refused without deposing its driver.
-        driver_of(store, layout, before.term)
-        term = take(store, layout, identity, tail.highest)
+        former = read_claim(store, layout, before.term)
+        claim = take(store, layout, identity, tail.highest, former)
         # Only now: the previous owner may have written more until this moment, and so may a process that deletes.
         after = tail.read_new()
         refuse_removed(store, layout, after.removal)
         records = after.records if after.afresh else before.records + after.records
-        notes = tuple(dict.fromkeys((*before.notes, *after.notes)))
-        return cls(store, layout, term, tail.position, identity), JournalContents(records, term, notes)
+        notes = tuple(dict.fromkeys((*before.notes, *after.notes, *_copy_note(former, claim))))
+        journal = cls(store, layout, claim, tail.position)
+        return journal, JournalContents(records, claim.term, notes)
 
     def append(self, records: Sequence[AnyRecord]) -> None:
         """Write the records as one batch. When it returns, they are durable, and every later driver reads them.
@@ -202,7 +157,7 @@ class Journal:
         self._unsettled = None
 
     def _header(self, kind: str, number: int) -> Header:
-        return Header(VERSION, self._identity.sparktrain, kind, self.term, number, 0, 0, self._follows)
+        return Header(VERSION, self._claim.who.sparktrain, kind, self.term, number, 0, 0, self._follows)
 
     def _recognise(self, path: str, content: bytes) -> None:
         """Verify that an existing file is from an earlier attempt: no other driver writes in this term."""
@@ -220,14 +175,14 @@ class Journal:
         )
 
     def _deposed_error(self) -> DeposedError:
-        run = self._store.where(self._layout.path.rpartition("/")[0])
+        run = self._store.where(self._layout.run)
         try:
             driver = newest_driver(self._store, self._layout)
         except OSError:
             driver = None
         return DeposedError(
             f"another driver ({driver or 'unknown'}) has taken over {run}: this one (term {self.term}, "
-            f"{self._identity}) ends; its records that were not confirmed as durable do not count"
+            f"{self._claim.who}) ends; its records that were not confirmed as durable do not count"
         )
 
 
@@ -254,7 +209,7 @@ class Compaction:
         path = self._layout.snapshot(term, number)
         created = self._store.put_if_absent(path, encode(self._header, records))
         if self._store.exists(self._layout.term(term + 1)):
-            run = self._store.where(self._layout.path.rpartition("/")[0])
+            run = self._store.where(self._layout.run)
             raise DeposedError(f"another driver has taken over {run}: nothing is deleted for this one (term {term})")
         # A snapshot that was there may be cut, and then the files before it are all that a reader has.
         if created or self._is_whole(path, term, number):
@@ -282,9 +237,14 @@ class Compaction:
 def newest_driver(store: Store, layout: JournalLayout) -> DriverIdentity | None:
     """The owner, alive or not; None when there was none, or its file cannot be read. Blocks; raises OSError.
 
+    None for a copy that no driver has resumed: the driver of the original does not own it.
+
     Raises RunDirectoryError for the journal of a later sparktrain.
     """
-    return driver_of(store, layout, survey(store, layout).term)
+    claim = read_claim(store, layout, survey(store, layout).term)
+    if claim is None or claim.is_elsewhere(store, layout):
+        return None
+    return claim.who
 
 
 def refuse_removed(store: Store, layout: JournalLayout, number: int) -> None:
@@ -293,7 +253,7 @@ def refuse_removed(store: Store, layout: JournalLayout, number: int) -> None:
     0 stands for no mark. Blocks on the store; raises OSError.
     """
     if number:
-        run = store.where(layout.path.rpartition("/")[0])
+        run = store.where(layout.run)
         raise RunDirectoryError(
             f"run directory {run} is being deleted by {remover(store, layout, number) or 'another process'}: wait for "
             f"its end, or finish what an interrupted one has left by `sparktrain rm {run}`; or choose another name"
@@ -308,14 +268,18 @@ def remover(store: Store, layout: JournalLayout, number: int) -> DriverIdentity 
         return None
 
 
-def take(store: Store, layout: JournalLayout, identity: DriverIdentity, highest: int) -> int:
-    """Put the file of the next term above `highest`, the highest known one; returns its number.
+def take(
+    store: Store, layout: JournalLayout, identity: DriverIdentity, highest: int, former: RunClaim | None
+) -> RunClaim:
+    """Put the file of the next term above `highest`, the highest known one; `former` is the newest claim before.
 
     Blocks; raises OSError: the file may have been put, and then belongs to no driver.
     """
+    claim = new_claim(store, layout, identity, highest + 1, former)
     for term in range(highest + 1, highest + _MOST_RIVALS):
-        if store.put_if_absent(layout.term(term), msgspec.json.encode(_Term(VERSION, term, uuid4().hex, identity))):
-            return term
+        claim = replace(claim, term=term)
+        if store.put_if_absent(layout.term(term), msgspec.json.encode(claim)):
+            return claim
     raise DeposedError(f"{store.where(layout.path)} was taken over by {_MOST_RIVALS} other drivers: try again")
 
 
@@ -324,13 +288,12 @@ def driver_of(store: Store, layout: JournalLayout, term: int) -> DriverIdentity 
 
     Raises RunDirectoryError for the journal of a later sparktrain.
     """
-    if term == 0:
-        return None
-    content = store.read(layout.term(term))
-    where = store.where(layout.term(term))
-    try:
-        claim = msgspec.json.decode(content, type=_AnyTerm)
-        check_version(claim.version, str(claim.who.get("sparktrain")), where)
-        return msgspec.json.decode(content, type=_Term).who
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    claim = read_claim(store, layout, term)
+    return None if claim is None else claim.who
+
+
+def _copy_note(former: RunClaim | None, claim: RunClaim) -> tuple[str, ...]:
+    if former is None or former.run in ("", claim.run):
+        return ()
+    origin = "another folder than before" if former.place == claim.place else f"a copy of {former.place}, or moved"
+    return (f"run directory {claim.place} is {origin}: it is a run of its own now, with the id {claim.run}",)

@@ -127,7 +127,7 @@ def _label(place: RunLocation, facts: dict[str, Any]) -> RunLabel:
         return value if isinstance(value, str) else ""
 
     return RunLabel(
-        name=text("name") or place.layout.path,
+        name=place.layout.path,
         directory=place.where,
         kind=text("kind"),
         function=text("function"),

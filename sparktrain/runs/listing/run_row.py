@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.runs.flat_params import flat
 from sparktrain.runs.listing.run_states import UNREADABLE
 from sparktrain.runs.plan import Plan

@@ -11,7 +11,8 @@ from sparktrain.clock import Clock
 from sparktrain.errors import CheckpointError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.metric_log import superseded_paths
 from sparktrain.runs.dataset_files import unnamed_files
 from sparktrain.runs.locate import RunLocation

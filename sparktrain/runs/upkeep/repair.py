@@ -11,7 +11,7 @@ from sparktrain.rundir.journal import salvage
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.lost_records import lost_records, restored
-from sparktrain.runs.plan import overview
+from sparktrain.runs.plan import overview, write_plan
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.runs.run_evidence import check_direct, check_run, has_traces
 from sparktrain.runs.upkeep.fsck import Examined, RunFinding, Severity
@@ -122,6 +122,7 @@ def _overview(place: RunLocation, writer: Journal, examined: Examined) -> Iterat
             plan, str(space or plan.space["values"]), trials and trials * spec.replication.size, examined.started
         )
         writer.check()
+        write_plan(store, place.layout, plan)  # its digest is another one after the directory was renamed
         store.delete(path)
         store.put_if_absent(path, content)
         yield f"{store.where(path)} was rewritten"

@@ -11,8 +11,8 @@ from typing import Any
 from sparktrain import formatting
 from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.removal import MarkedRemoval, Ownership, check_unmarked, ownership
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.run_evidence import check_direct, check_run, has_traces
 from sparktrain.runs.upkeep.idle_run import check_idle

@@ -53,7 +53,7 @@ def open_reader(ref: DataRef, data: MemberData) -> tuple[Manifest, GroupReader]:
         content = store.read(ref.path)
     else:
         content = cache().content(lambda: store.read(ref.path), lambda held: digest_of(held) == ref.digest)
-    manifest = decode(content, store.where(ref.path), ref.digest)
+    manifest = decode(content, store.where(ref.path), ref.path, ref.digest)
     fetcher = GroupFetcher(manifest, store if ref.files is None else open_store(ref.files))
     return manifest, GroupReader(manifest, fetcher, cache)
 

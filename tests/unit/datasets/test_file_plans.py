@@ -62,7 +62,7 @@ def test_all_rows_of_all_files_are_there_in_the_order_of_names(format: Format, s
     assert manifest.rows == rows.num_rows == ROWS + 20
     assert rows[image_column(format)].to_pylist() == [bytes([each % 256] * 5) for each in range(ROWS + 20)]
     assert shapes(manifest)[image_column(format)] == (5,)
-    assert decode(manifest.encode(), "here") == manifest
+    assert decode(manifest.encode(), "here", "run/data/x/manifest.json") == manifest
 
 
 @each_format

@@ -104,7 +104,7 @@ def written(folder: Path, rows: int, group: int) -> tuple[Manifest, LocalStore]:
     table, store = table_of(rows), LocalStore(folder)
     plan = plan_data({"train": TableSource(table)}, 60.0)
     ref = write_data(plan, plan.documents, store, RunLayout("run"), lambda _: None)["train"]
-    manifest = decode(store.read(ref.path), "", ref.digest)
+    manifest = decode(store.read(ref.path), "", ref.path, ref.digest)
     files = []
     for number, (start, length) in enumerate(((0, rows // 3), (rows // 3, rows - rows // 3))):
         path = f"run/file-{number}.arrow"
@@ -330,12 +330,13 @@ def test_groups_with_other_rows_than_announced_are_refused(dataset: tuple[Manife
 
 def test_a_manifest_of_other_content_or_version_is_refused(dataset: tuple[Manifest, LocalStore]) -> None:
     content = dataset[0].encode()
+    folder = dataset[0].files[0].path.rpartition("/")[0]
 
-    assert decode(content, "here", dataset[0].digest) == dataset[0]
+    assert decode(content, "here", f"{folder}/manifest.json", dataset[0].digest) == dataset[0]
     for broken, words in (
         (content.replace(b'"version":1', b'"version":2'), "here has version 2, and this sparktrain reads version 1"),
         (content.replace(b"partition 0", b"partition 1"), "here is corrupt: its digest is"),
         (content[:100], "here is no manifest of a dataset"),
     ):
         with pytest.raises(DataError, match=words):
-            decode(broken, "here", dataset[0].digest)
+            decode(broken, "here", "", dataset[0].digest)

@@ -29,8 +29,8 @@ from sparktrain.protocol.member_call import MemberCall
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link, LinkClosedError
 from sparktrain.rundir import metric_log
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import Tail
-from sparktrain.rundir.journal.writer import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion

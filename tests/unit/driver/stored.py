@@ -13,7 +13,8 @@ from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.rundir.report_parts import StepRow, lines_of, step_row

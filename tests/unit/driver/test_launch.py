@@ -18,7 +18,8 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import DataError, PoolError, RunDirectoryError, StoreError
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs import history
 from sparktrain.runs.history import look, this_driver
 from sparktrain.search.space import grid

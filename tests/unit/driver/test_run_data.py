@@ -58,7 +58,7 @@ def write(store: Store, plan: DataPlan, documents: Any = None, shown: list[str] 
 
 
 def read(store: Store, ref: DataRef) -> tuple[Manifest, list[dict[str, Any]]]:
-    manifest = decode(store.read(ref.path), ref.path, ref.digest)
+    manifest = decode(store.read(ref.path), ref.path, ref.path, ref.digest)
     return manifest, rows_of(manifest, store)
 
 
@@ -144,7 +144,7 @@ def test_files_are_planned_and_not_copied(tmp_path: Path, store: Store) -> None:
     ref = write(store, plan)["train"]
 
     assert list(store.list("run/data")) == [ref.path]
-    assert fetched(decode(store.read(ref.path), "", ref.digest)).to_pylist() == TABLE.to_pylist()
+    assert fetched(decode(store.read(ref.path), "", ref.path, ref.digest)).to_pylist() == TABLE.to_pylist()
     (tmp_path / "a.parquet").write_bytes(parquet_bytes(TABLE.slice(0, 2)))
     assert planned(str(tmp_path / "a.parquet")).documents != plan.documents
 
@@ -155,7 +155,7 @@ def test_lists_are_padded_from_any_source(kind: str, store: Store, tmp_path: Pat
     path.write_bytes(parquet_bytes(ragged))
     plan = planned(data.table(ragged, {"x": 2}) if kind == "table" else data.parquet(path, pad={"x": 2}))
     ref = write(store, plan)["train"]
-    manifest = decode(store.read(ref.path), "")
+    manifest = decode(store.read(ref.path), "", ref.path)
 
     found = fetched(manifest).to_pylist() if manifest.root else rows_of(manifest, store)
     assert [each["x"] for each in found] == [[1, 0], [2, 3], [0, 0]]

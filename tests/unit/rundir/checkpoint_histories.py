@@ -13,8 +13,9 @@ from typing import TypeVar
 from sparktrain.errors import CheckpointError, DeposedError, JournalCorruptError, RunDirectoryError
 from sparktrain.ids import AgentId, Member
 from sparktrain.rundir import checkpoints as product
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import read
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

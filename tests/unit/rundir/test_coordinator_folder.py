@@ -18,7 +18,7 @@ from sparktrain.rundir.coordinator_folder import (
     newest_heartbeat,
     this_home,
 )
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.heartbeat_watch import HEARTBEAT_COUNTS_S, HeartbeatWatch
 from sparktrain.store.localfs import LocalStore

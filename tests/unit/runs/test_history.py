@@ -22,7 +22,8 @@ from sparktrain.protocol.certificates import issue, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.results.sweep_result import SweepResult, sweep_result
 from sparktrain.rundir.journal import reader
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs import history
 from sparktrain.runs.results_json import from_json
 from sparktrain.runs.sweep_outcome import SweepStatus

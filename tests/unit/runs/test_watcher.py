@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.rundir.journal.writer import DriverIdentity
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.runs import watcher
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.view import RunState

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sparktrain.ids import TrialId
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import AnyRecord, TrialConcluded
 from sparktrain.state.trial import TrialStatus
@@ -76,7 +77,7 @@ def history() -> tuple[MemoryStore, list[int]]:
 
 def written_as(journal: Journal, number: int, fact: int) -> MemoryStore:
     """What a driver puts that has not learned that it is deposed."""
-    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal.term, journal._follows, WHO)
+    store, late = MemoryStore(), Journal(MemoryStore(), LAYOUT, journal._claim, journal._follows)
     late._store, late._number = store, number - 1
     late.append(facts(fact))
     return store

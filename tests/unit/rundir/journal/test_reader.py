@@ -7,6 +7,7 @@ import pytest
 
 from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
+from sparktrain.rundir.journal.run_claim import RunClaim
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import JournalLayout
 from tests.unit.rundir.journal.journals import (
@@ -223,7 +224,7 @@ def test_a_tail_that_fell_behind_starts_over() -> None:
 def test_a_tail_that_has_read_a_fenced_batch_starts_over() -> None:
     store = written([1])
     journal = claim(store)
-    first = Journal(store, LAYOUT, 1, (), WHO)
+    first = Journal(store, LAYOUT, RunClaim(term=1, nonce="", who=WHO), ())
     store.files |= written_as(first, 2, 100).files
     tail = Tail(store, LAYOUT)
     assert numbers_of(tail.read_new().records) == [1, 100]

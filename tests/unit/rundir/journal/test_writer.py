@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from sparktrain.errors import BugError, DeposedError, JournalCorruptError, RunDirectoryError
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents, read
 from sparktrain.rundir.journal.removal import MarkedRemoval, ownership
-from sparktrain.rundir.journal.writer import DriverIdentity, Journal, newest_driver
+from sparktrain.rundir.journal.writer import Journal, newest_driver
 from sparktrain.store.localfs import LocalStore
 from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, WHO, claim, copied, facts, numbers_of, written
 from tests.unit.store.gated import FailAt, GatedStore, MemoryStore, fault
@@ -87,6 +88,7 @@ def test_the_owner_is_named() -> None:
     assert newest_driver(store, LAYOUT) == other
     owner = json.loads(store.files[LAYOUT.term(1)])
     assert len(owner.pop("nonce")) == 32
+    assert owner.pop("run").startswith("run-")
     assert owner == {
         "version": 1,
         "term": 1,
@@ -102,6 +104,8 @@ def test_the_owner_is_named() -> None:
             "attempt": 0,
             "user": "",
         },
+        "place": "memory:/run",
+        "folder": "",
     }
 
 

@@ -1,0 +1,122 @@
+"""Which run a directory holds: the id that its drivers carry on, and whether the directory is a copy.
+
+A driver that takes a run over notes in the file of its term the id of the run, the place of the directory, and what the
+store identifies the folder by. The next one carries the id on where it finds the same folder, as in a directory that
+was renamed or is reached by a link, a mount or another URL; in a store that identifies no folder, at the same place.
+Elsewhere the directory is a copy, or was moved in a way that looks the same; the driver gives it an id of its own,
+because the original may train too. It looks at no other directory.
+"""
+
+import json
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.file_format import VERSION, check_version
+from sparktrain.rundir.journal.reader import survey
+from sparktrain.rundir.layout import JournalLayout
+from sparktrain.store.base import Store
+
+_HADOOP = ("hdfs", "webhdfs", "swebhdfs")
+
+
+class RunClaim(Struct, frozen=True, kw_only=True):
+    """The file with which a driver takes over."""
+
+    version: int = VERSION
+    term: int
+    nonce: str
+    """Makes the bytes of each driver's file unique: a store may read a file back to find out who wrote it."""
+    who: DriverIdentity
+    run: str = ""
+    """Id of the run; empty where an older sparktrain wrote the file."""
+    place: str = ""
+    """The run directory, as the driver names it."""
+    folder: str = ""
+    """`Store.folder_identity` of the run directory; empty where it is unknown."""
+
+    def carries_on(self, place: str, folder: str) -> bool:
+        """The directory at `place`, a folder with this identity, holds the run that this driver had."""
+        if self.folder and folder:
+            return self.folder == folder or (self.place == place and _number(self.folder) == _number(folder))
+        return self.place == place
+
+    def is_elsewhere(self, store: Store, layout: JournalLayout) -> bool:
+        """This driver had another directory than this one, which is a copy: not only by another name of the same one.
+
+        Blocks; raises OSError.
+        """
+        place = place_of(store, layout)
+        if not self.place or self.place == place or (_hadoop_path(self.place) == _hadoop_path(place) != ""):
+            return False
+        return self.folder == "" or _number(self.folder) != _number(store.folder_identity(layout.run))
+
+
+class _AnyClaim(Struct, frozen=True):
+    """The part of that file that every later version has too."""
+
+    version: int
+    who: dict[str, object]
+
+
+def new_claim(store: Store, layout: JournalLayout, who: DriverIdentity, term: int, former: RunClaim | None) -> RunClaim:
+    """The claim of a driver that follows `former`. Blocks on the store; raises OSError."""
+    place = place_of(store, layout)
+    folder = store.folder_identity(layout.run)
+    if former is not None and former.run and former.carries_on(place, folder):
+        run = former.run
+    else:
+        run = (_older_id(store, layout) if former is not None and not former.run else "") or (
+            f"{layout.run}-{uuid4().hex[:12]}"
+        )
+    return RunClaim(term=term, nonce=uuid4().hex, who=who, run=run, place=place, folder=folder)
+
+
+def read_claim(store: Store, layout: JournalLayout, term: int) -> RunClaim | None:
+    """The claim of a term; None for term 0, or where its file cannot be read. Blocks; raises OSError.
+
+    Raises RunDirectoryError for the journal of a later sparktrain.
+    """
+    if term == 0:
+        return None
+    content = store.read(layout.term(term))
+    where = store.where(layout.term(term))
+    try:
+        claim = msgspec.json.decode(content, type=_AnyClaim)
+        check_version(claim.version, str(claim.who.get("sparktrain")), where)
+        return msgspec.json.decode(content, type=RunClaim)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def run_id(store: Store, layout: JournalLayout) -> str:
+    """The id that the newest driver of a run had. Blocks; raises OSError, and RunDirectoryError as `read_claim`."""
+    claim = read_claim(store, layout, survey(store, layout).term)
+    return (claim.run if claim is not None else "") or _older_id(store, layout) or layout.run
+
+
+def place_of(store: Store, layout: JournalLayout) -> str:
+    """The run directory, as this process names it."""
+    return store.where(layout.run)
+
+
+def _older_id(store: Store, layout: JournalLayout) -> str:
+    """The id by which an older sparktrain has named the run to callbacks; empty where its directory was renamed."""
+    try:
+        overview = json.loads(store.read(f"{layout.run}/run.json"))
+        return f"{layout.run}-{round(overview['started'] * 1000):x}" if overview["name"] == layout.run else ""
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
+        return ""
+
+
+def _number(folder: str) -> str:
+    """The number of the folder: its device is another one on another host, and after a restart."""
+    return folder.rpartition("-")[2]
+
+
+def _hadoop_path(url: str) -> str:
+    """The path of a directory in HDFS, which has several URLs; empty for any other place."""
+    scheme, _, rest = url.partition("://")
+    return rest.partition("/")[2] if scheme in _HADOOP else ""
