@@ -11,7 +11,7 @@ from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import AgentSource, LateAgents, OwnAgents
-from sparktrain.driver.callbacks.callback_feed import CallbackFeed, listening
+from sparktrain.driver.callbacks.callback_feed import listening
 from sparktrain.driver.clustered.cluster_launch import launch_in_cluster
 from sparktrain.driver.clustered.coordinator_place import runs_in_cluster
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
@@ -27,6 +27,7 @@ from sparktrain.driver.run_services import fed_streams, performed_stops, served_
 from sparktrain.errors import PoolError
 from sparktrain.protocol.server_keys import server_keys
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.rundir.journal.run_claim import run_id
 from sparktrain.runs.next_commands import next_commands
 from sparktrain.state.ending import Ending
 
@@ -57,13 +58,13 @@ def launch(call: CheckedCall, agents: AgentSource, display: Display | None = Non
         known_run = with_known_backend(admitted.run, lambda: pool.reported(start_s), inherits=pool.engine.inherits)
         named = take_name(known_run)
         stack.enter_context(pool.entered(named.definition.spec.name))
-        return _train(pool, named, display, stack.enter_context(listening(named)), min(admitted.agents, pool.agents))
+        return _train(pool, named, display, stack, min(admitted.agents, pool.agents))
 
 
 def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
     if (finished_result := finished(run)) is not None:
-        with listening(run) as feed:
+        with listening(run, run_id(run.definition.store, run.definition.layout.journal)) as feed:
             if feed is not None:
                 feed.ended(finished_result)
         display.start()
@@ -73,10 +74,12 @@ def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
 
 
 def _train(
-    agents: AgentPool, run: NamedRun, display: Display, feed: CallbackFeed | None, most_agents: int
+    agents: AgentPool, run: NamedRun, display: Display, callbacks_stack: ExitStack, most_agents: int
 ) -> SweepResult:
-    """Run on up to `most_agents` agents, write the result, and raise the error that ended the run early; `feed` reports
-    to its callbacks."""
+    """Run on up to `most_agents` agents, write the result, and raise the error that ended the run early.
+
+    Its callbacks are served until `callbacks_stack` ends.
+    """
     definition = run.definition
     spec = definition.spec
     display.start()
@@ -86,6 +89,7 @@ def _train(
         owned = claim(run, agents.driver_identity())
         with ExitStack() as stack:
             with _given_back(owned):
+                feed = callbacks_stack.enter_context(listening(run, owned.id))
                 stack.enter_context(served_board(run, agents.engine, display))
                 stack.enter_context(served_page(run, agents, display))
                 stack.enter_context(performed_stops(run, agents))

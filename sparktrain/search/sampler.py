@@ -132,8 +132,11 @@ class AnsweringSampler(Sampler, ABC):
         """What proposes the parameters, in the first lines of a run."""
 
     @abstractmethod
-    def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
-        """Take the address of the run and the answers of earlier drivers, before `restore` and any other call."""
+    def open(self, run: str, answers: Sequence[PastAnswer], place: str = "") -> None:
+        """Take the id of the run and the answers of earlier drivers, before `restore` and any other call.
+
+        `place` is its directory, by which older versions of sparktrain named it.
+        """
 
     @abstractmethod
     def answer(self, trial: TrialId, question: bytes) -> Reply:

@@ -26,7 +26,7 @@ from sparktrain.search.sampler import (
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.study import Study
-    from optuna.trial import FrozenTrial, Trial
+    from optuna.trial import FrozenTrial, Trial, TrialState
 
 VALUE = "value"
 """The metric of a study with one objective; with several they are `values_0`, `values_1` and so on."""
@@ -58,6 +58,9 @@ class StudySampler(AnsweringSampler):
         self._running: dict[TrialId, Trial] = {}
         self._past_trials: dict[TrialId, FrozenTrial] = {}
         """Trials of the run that the study had when this driver started."""
+        self._trials_elsewhere: dict[TrialId, list[FrozenTrial]] = {}
+        """Finished trials of other runs by their numbers there: of the original of a copied run, or of a moved run of
+        an older sparktrain."""
         self._params: dict[TrialId, dict[str, Any]] = {}
         """What the journal has of each trial: parameters, and the same for distributions and attributes."""
         self._distributions: dict[TrialId, dict[str, str]] = {}
@@ -65,15 +68,19 @@ class StudySampler(AnsweringSampler):
 
     # ---- the contract of samplers
 
-    def open(self, run: str, answers: Sequence[PastAnswer]) -> None:
+    def open(self, run: str, answers: Sequence[PastAnswer], place: str = "") -> None:
         """See `AnsweringSampler`. Blocks on the storage of the study."""
         self._run = run
         self._study._stop_flag = False  # as `Study.optimize` does at its start
         # Without copies: those of 100,000 trials take 4 s.
         for frozen in self._study.get_trials(deepcopy=False):
             of_run, _, number = str(frozen.user_attrs.get(LABEL, "")).rpartition("#")
-            if of_run == run and number.isdecimal():  # perhaps one that the journal lacks, for its driver was lost
+            if not number.isdecimal():
+                continue
+            if of_run in (run, place):  # perhaps one that the journal lacks, for its driver was lost
                 self._past_trials[TrialId(int(number))] = frozen
+            elif frozen.state.is_finished():
+                self._trials_elsewhere.setdefault(TrialId(int(number)), []).append(frozen)
         for past_answer in answers:
             self._params.setdefault(past_answer.trial, {}).update(past_answer.params)
             self._distributions.setdefault(past_answer.trial, {}).update(past_answer.memo.get("distributions", {}))
@@ -112,7 +119,11 @@ class StudySampler(AnsweringSampler):
                     self._count += len(event.cases)
                     continue
                 self._started_trials.add(event.trial)
-                if (frozen_trial := self._past_trials.get(event.trial)) is None or not frozen_trial.state.is_finished():
+                if (frozen_trial := self._past_trials.get(event.trial)) is not None:
+                    is_known = frozen_trial.state.is_finished()
+                else:
+                    is_known = self._ended_elsewhere(event)
+                if not is_known:
                     self._end(event)
 
     def close(self) -> None:
@@ -259,19 +270,31 @@ class StudySampler(AnsweringSampler):
 
     def _end(self, observation: Observation) -> "FrozenTrial | None":
         """Record the end of a trial in the study; None where it never started there."""
-        from optuna.trial import TrialState
-
         number = observation.trial
         if number not in self._running and number not in self._attrs:
             return None  # its process was lost before the objective started
         trial = self._trial(number)
         del self._running[number]
+        state, values = self._outcome(observation)
+        return self._study.tell(trial, values, state=state, skip_if_finished=True)
+
+    def _ended_elsewhere(self, observation: Observation) -> bool:
+        """Whether the study has this trial from the run that was copied: it must not count twice."""
+        params = self._params.get(observation.trial, {})
+        state, values = self._outcome(observation)
+        return any(
+            frozen.params == params and frozen.state is state and (values is None or frozen.values == values)
+            for frozen in self._trials_elsewhere.get(observation.trial, ())
+        )
+
+    def _outcome(self, observation: Observation) -> "tuple[TrialState, list[float] | None]":
+        """The state of an ended trial in the study, and its values where it has succeeded."""
+        from optuna.trial import TrialState
+
         values = self._values(observation)
-        if observation.status is ObservedStatus.PRUNED:
-            return self._study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
         if observation.status is ObservedStatus.SUCCEEDED and not any(map(math.isnan, values)):
-            return self._study.tell(trial, values, skip_if_finished=True)
-        return self._study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+            return TrialState.COMPLETE, values
+        return (TrialState.PRUNED if observation.status is ObservedStatus.PRUNED else TrialState.FAIL), None
 
     def _values(self, observation: Observation) -> list[float]:
         names = metrics_of_study(len(self._study.directions))

@@ -1,6 +1,7 @@
 """Objectives of Optuna on the slots of this machine."""
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -232,3 +233,21 @@ def test_a_wrong_call_is_refused_before_anything_starts(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(SpecError, match=r"needs optuna, which is not installed: pip install 'sparktrain\[search\]'"):
         call(study, parabola, 3)
+
+
+def test_a_renamed_run_and_its_copy_have_each_trial_in_the_study_once(pool: st.Pool, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"storage": sqlite(tmp_path), "study_name": "s", "load_if_exists": True}
+
+    def finish(folder: str, name: str, trials: int) -> int:
+        study = optuna.create_study(**options)
+        directory = str(tmp_path / folder)
+        result = st.optuna.optimize(study, parabola, trials, pool=pool, dir=directory, name=name, progress=False)
+        assert len(result.trials) == trials
+        return len(optuna.load_study(study_name="s", storage=sqlite(tmp_path)).trials)
+
+    assert finish("a", "run", 2) == 2
+    shutil.copytree(tmp_path / "a" / "run", tmp_path / "copy" / "run")
+    os.rename(tmp_path / "a" / "run", tmp_path / "a" / "other")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert finish("link", "other", 3) == 3
+    assert finish("copy", "run", 3) == 4, "the copy has a third trial of its own"

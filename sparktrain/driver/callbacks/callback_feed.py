@@ -119,13 +119,13 @@ class CallbackFeed:
         )
 
 
-def tracked(run: AttachedRun) -> TrackedRun:
-    """The run as callbacks know it; it has its `run.json`. Blocks on the store. Raises OSError."""
+def tracked(run: AttachedRun, run_id: str) -> TrackedRun:
+    """The run of this id as callbacks know it; it has its `run.json`. Blocks on the store. Raises OSError."""
     definition = run.definition
     started = json.loads(definition.store.read(definition.layout.spec)).get("started") or 0.0
     spec = definition.spec
     return TrackedRun(
-        id=f"{spec.name}-{round(started * 1000):x}",
+        id=run_id,
         name=spec.name,
         directory=definition.where,
         kind=definition.plan.kind,
@@ -138,7 +138,7 @@ def tracked(run: AttachedRun) -> TrackedRun:
 
 
 @contextmanager
-def listening(run: AttachedRun) -> Iterator[CallbackFeed | None]:
+def listening(run: AttachedRun, run_id: str) -> Iterator[CallbackFeed | None]:
     """What reports to the callbacks of the run, until it is over and they have handled that; None without callbacks.
 
     Blocks on the store at first, and for `FLUSH_S` at the end; after Ctrl-C not for a callback that is stuck.
@@ -147,7 +147,7 @@ def listening(run: AttachedRun) -> Iterator[CallbackFeed | None]:
     if not callbacks:
         yield None
         return
-    feed = CallbackFeed(tracked(run), callbacks, FLUSH_S)
+    feed = CallbackFeed(tracked(run, run_id), callbacks, FLUSH_S)
     stuck_s = None
     try:
         yield feed

@@ -50,7 +50,7 @@ def _continued(sampler: Sampler, owned: OwnedRun) -> Sampler:
     records = owned.contents.records
     is_answering = isinstance(sampler, AnsweringSampler)
     if isinstance(sampler, AnsweringSampler):
-        sampler.open(definition.where, past_answers(records))
+        sampler.open(owned.id, past_answers(records), definition.where)
     sampler = with_warm_start(sampler, None if plan.warm is msgspec.UNSET else plan.warm)
     if plan.kind == "sweep" and not is_answering:
         requests = partial(pending, definition.store, definition.layout)
