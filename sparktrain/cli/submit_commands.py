@@ -158,7 +158,6 @@ def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
 def perform_prune(environment: Environment) -> int:
     """List old packs and delete them. Blocks on disk and store, and until the question is answered."""
     from sparktrain import formatting
-    from sparktrain.clock import SystemClock
     from sparktrain.yarn_jobs.env_pack import pruning
     from sparktrain.yarn_jobs.env_pack.pack import plan, store_of
 
@@ -167,7 +166,7 @@ def perform_prune(environment: Environment) -> int:
     if not packs:
         common.print_line(f"no old packs in {store.where()}")
         return 0
-    now = SystemClock().wall()
+    now = store.now("")
     for old_pack in packs:
         common.print_line(old_pack.line(now))
     common.print_line("a running application that uses one of them fails when it starts a new executor")

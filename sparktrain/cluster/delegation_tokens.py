@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import uuid4
 
 from msgspec import Struct
 
-from sparktrain.clock import SystemClock
 from sparktrain.errors import StoreError
+from sparktrain.store.base import UNPUBLISHED
 from sparktrain.store.hadoop.hadoop_conf import split
 
 MARGIN_S = 60.0
@@ -62,7 +63,8 @@ def _fetch(jvm: Any, conf: Any, url: str) -> Fetched | None:
     of_hdfs = [token for token in _all(jvm, credentials) if token.getKind().toString() == _OF_HDFS]
     if not of_hdfs:
         return None
-    life_s = min(_renewed_life_s(token, conf) if fresh else _rest_s(token) for token in of_hdfs)
+    now_s = 0.0 if fresh else _namenode_s(jvm, system, url)
+    life_s = min(_renewed_life_s(token, conf) if fresh else _rest_s(token, now_s) for token in of_hdfs)
     mine = credentials.getToken(jvm.org.apache.hadoop.io.Text(system.getCanonicalServiceName()))
     if mine is not None:
         # Hadoop's own clients look a token up by the NameNode's IP address, the store's client by the name in its URL.
@@ -87,9 +89,19 @@ def _renewed_life_s(token: Any, conf: Any) -> float:
     return float(ends_s - identifier.getIssueDate() / 1000)
 
 
-def _rest_s(token: Any) -> float:
+def _rest_s(token: Any, now_s: float) -> float:
     """The rest of the life of a token that YARN renews: until it can be renewed no more."""
-    return float(token.decodeIdentifier().getMaxDate() / 1000 - MARGIN_S - SystemClock().wall())
+    return float(token.decodeIdentifier().getMaxDate() / 1000 - MARGIN_S - now_s)
+
+
+def _namenode_s(jvm: Any, system: Any, url: str) -> float:
+    """Seconds since 1970 by the clock of the NameNode: the time of a file that this makes below `url`, and deletes."""
+    path = jvm.org.apache.hadoop.fs.Path(f"{url.rstrip('/')}/{UNPUBLISHED}{uuid4().hex}")
+    system.createNewFile(path)
+    try:
+        return float(system.getFileStatus(path).getModificationTime() / 1000)
+    finally:
+        system.delete(path, False)
 
 
 def _cause(error: Exception) -> str:

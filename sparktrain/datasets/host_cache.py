@@ -31,7 +31,7 @@ from sparktrain.clock import Clock, SystemClock
 from sparktrain.datasets.cached_group import CorruptCacheError, map_cached, write_cached
 from sparktrain.errors import DataError, StoreTimeoutError
 from sparktrain.formatting import size as sized
-from sparktrain.store.private_folder import private_folder
+from sparktrain.store.private_folder import file_system_time, private_folder
 
 FOLDER = "sparktrain-data"
 SHARE_OF_DISK = 0.25
@@ -278,9 +278,12 @@ class _Usage:
         self._files: list[tuple[float, Path, int]] = []
         self.left_folders: list[Path] = []
         """Those of earlier boots of this host, with files that may lack bytes, and that no process uses."""
+        self._now = 0.0
+        """By the clock of the files."""
         boot = _boot()
-        booted = _booted()
         with suppress(FileNotFoundError):
+            self._now = file_system_time(home)
+            booted = self._now - SystemClock().now()
             for folder in list(home.iterdir()):
                 if _FOLDER_NAME.fullmatch(folder.name) and not folder.is_symlink() and (folder / _LOCK).exists():
                     files = _files_in(folder)
@@ -295,7 +298,7 @@ class _Usage:
 
     def oldest_first(self) -> list[tuple[Path, int]]:
         """Files by their last use. Those that a process writes are kept while they grow."""
-        cutoff = SystemClock().wall() - _ABANDONED_S
+        cutoff = self._now - _ABANDONED_S
         candidates = [file for file in self._files if file[1].suffix == _SUFFIX or file[0] < cutoff]
         return [(path, size) for _, path, size in sorted(candidates, key=lambda candidate: candidate[0])]
 
@@ -326,14 +329,6 @@ def _locked(descriptor: int, group: int) -> bool:
 
 def _part(group: int) -> str:
     return "the manifest" if group == _MANIFEST_BYTE else f"group {group}"
-
-
-def _booted() -> float:
-    """When this host has booted, in seconds since 1970; 0 where that is unknown."""
-    with suppress(OSError, ValueError, StopIteration):
-        lines = Path("/proc/stat").read_text().splitlines()
-        return float(next(line for line in lines if line.startswith("btime ")).split()[1])
-    return 0.0
 
 
 def _boot() -> str:

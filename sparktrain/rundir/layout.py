@@ -19,7 +19,7 @@ _PART = re.compile(r"(?:part|(block))-([0-9a-f]{8})-(\d+)-(\d+)\.(?:parquet|json
 _HEX = "[0-9a-f]"
 _OWN_FILES = re.compile(
     rf"""
-    run\.json | results(?:-before-\d{{4,}})?\.json
+    run\.json | probe-{_HEX}{{32}} | results(?:-before-\d{{4,}})?\.json
     | plans/{_HEX}{{16}}\.json | code/{_HEX}{{16}}\.msgpack | boards/{_HEX}{{8}}\.json
     | (?:enqueued|labels|drains|stops)/\d{{13,}}-{_HEX}{{8}}\.json
     | coordinators/{_HEX}{{12}}/(?:

@@ -6,6 +6,7 @@ import pwd
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from uuid import uuid4
 
 from msgspec import Struct
 
@@ -35,7 +36,7 @@ class FileInfo(Struct, frozen=True):
     size: int
     """In bytes."""
     modified: float
-    """Seconds since 1970, by the store's clock: for people, never for order."""
+    """Seconds since 1970, by the store's clock: never for order, and for an age only with `Store.now`."""
     version: str = ""
     """Another one for other content, as far as the store knows: the time in its finest unit, or the ETag. Empty where
     it knows nothing but `modified`."""
@@ -176,6 +177,18 @@ class Store(ABC):
     def stat(self, path: str) -> FileInfo:
         """Size and time of the file `path`; FileNotFoundError when there is none."""
 
+    def now(self, folder: str) -> float:
+        """Seconds since 1970 by the store's clock: the time of a file that this puts into `folder`, and deletes.
+
+        The clocks of hosts differ, also from the store's. So `FileInfo.modified` is compared with this time alone.
+        """
+        path = f"{folder}/probe-{uuid4().hex}".lstrip("/")
+        self.put_if_absent(path, b"")
+        try:
+            return self.stat(path).modified
+        finally:
+            self.delete(path)
+
     def pieces(self, path: str) -> Iterator[bytes]:
         """The content of the file `path`, in pieces of 1 byte to 4 MiB, for files too large for memory.
 
@@ -292,7 +305,8 @@ class Store(ABC):
         self.delete_all([file for file in self.list(path) if owns(file)])
 
     def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
-        """Leftovers of dead writers beneath the folder `prefix` that have not changed for `older_than_s` seconds.
+        """Leftovers of dead writers beneath the folder `prefix` that have not changed for `older_than_s` seconds,
+        by the store's clock.
 
         With `owns`, only those in folders that it accepts. Never a file that `list` returns. Empty for a store that
         leaves nothing behind.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.clock import Clock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
 from sparktrain.store import local_folder
@@ -251,12 +251,10 @@ class LocalStore(Store):
 
     def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
         """See base class."""
-        cutoff = SystemClock().wall() - older_than_s
-        files = self._own_part(prefix, owns or (lambda path: True)).files
-        strays = [file for file in files if not file.published and file.modified < cutoff]
-        return sorted(
-            (Leftover(str(self.root / file.path), file.size) for file in strays), key=lambda leftover: leftover.name
-        )
+        files = [file for file in self._own_part(prefix, owns or (lambda path: True)).files if not file.published]
+        latest = self.now(prefix) - older_than_s if files else 0.0
+        leftovers = (Leftover(str(self.root / file.path), file.size) for file in files if file.modified <= latest)
+        return sorted(leftovers, key=lambda leftover: leftover.name)
 
     def _own_part(self, path: str, owns: OwnsPath) -> OwnPart:
         check_path(path)

@@ -25,6 +25,13 @@ def private_folder(root: Path, name: str) -> Path:
     return path
 
 
+def file_system_time(folder: Path) -> float:
+    """Seconds since 1970 by the clock that gives the files in `folder`, one of this user, their times: that of another
+    host where they are shared. Blocks on the disk. Raises OSError."""
+    os.utime(folder)
+    return folder.stat().st_mtime
+
+
 def _is_own(path: Path) -> bool:
     status = path.lstat()
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()

@@ -243,9 +243,12 @@ class StoreContract(RaceContract):
         with pytest.raises(FileNotFoundError):
             store.read_range("run/none", 0, 1)
 
-    def test_stat_reports_the_size(self, store: Store) -> None:
+    def test_stat_reports_the_size_and_the_time_of_the_clock_that_now_reads(self, store: Store) -> None:
+        before = store.now("run")
         store.put_if_absent("run/a", b"12345")
         assert store.stat("run/a").size == 5
+        assert before <= store.stat("run/a").modified <= store.now("run")
+        assert store.list() == ["run/a"]
         for missing in ("run/none", "run"):
             with pytest.raises(FileNotFoundError):
                 store.stat(missing)

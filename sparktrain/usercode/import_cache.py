@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from sparktrain.clock import SystemClock
+from sparktrain.store.private_folder import file_system_time
 from sparktrain.usercode import environment_writes, source_imports
 from sparktrain.usercode.source_imports import Imports, imports_of_source
 
@@ -183,7 +183,7 @@ def _write(file: Path, payload: bytes) -> None:
 
 def _tidy(file: Path) -> None:
     """Remove all but the newest files, and drafts of processes that were killed. Raises OSError."""
-    now = SystemClock().wall()
+    now = file_system_time(file.parent)
     written = {path: path.lstat().st_mtime for path in file.parent.iterdir()}
     drafts = [path for path, at in written.items() if _DRAFT.fullmatch(path.name) and now - at > _ABANDONED_S]
     files = sorted((path for path in written if _FILE.fullmatch(path.name)), key=lambda path: written[path])

@@ -19,9 +19,13 @@ class ApplicationLookout:
     """One application of a run. Methods block on the store or the ResourceManager; for one thread at a time."""
 
     def __init__(self, place: RunLocation, call: str, application: StoredApplication) -> None:
-        self._folder = CoordinatorFolder(place.store, place.layout.coordinator(call))
+        self._place = place
+        self._layout = place.layout.coordinator(call)
+        self._folder = CoordinatorFolder(place.store, self._layout)
         self._application = application
         self._clock = SystemClock()
+        self._requested_at: float | None = None
+        """By the clock of this process."""
         self._output = ""
         """The end of what the driver has printed, while its node had it."""
 
@@ -51,7 +55,7 @@ class ApplicationLookout:
         if view.state is RunState.RUNNING or applications is None:
             return None
         if not applications:
-            if self._clock.wall() < self._application.at + SUBMIT_TIMEOUT_S:
+            if self._age_s() < SUBMIT_TIMEOUT_S:
                 return None  # it is not submitted yet
             return AgentsLostError(
                 f"YARN has no application for run {view.name}, which was requested {SUBMIT_TIMEOUT_S:g} s ago or "
@@ -67,6 +71,14 @@ class ApplicationLookout:
             f"{application.id} is {application.final_status}{reason}; its driver has not ended run {view.name}; to "
             f"continue: {_resumption(view)}{output}"
         )
+
+    def _age_s(self) -> float:
+        """How long ago the application was requested. By the store's clock, as that client's may differ."""
+        if self._requested_at is None:
+            store = self._place.store
+            age_s = store.now(self._place.layout.path) - store.stat(self._layout.application).modified
+            self._requested_at = self._clock.now() - age_s
+        return self._clock.now() - self._requested_at
 
     def _applications(self) -> list[Application] | None:
         """Those with the tag: by the configuration of this host, or where the client that submitted had its answer."""

@@ -51,13 +51,16 @@ class StoredApplication(Struct, frozen=True, kw_only=True):
 
     tag: str
     at: float
-    """When it was requested, in seconds since 1970."""
+    """When it was requested, in seconds since 1970 by the client's clock, and after the one before."""
     urls: tuple[str, ...] = ()
     """Of the ResourceManager, as the client knows them."""
 
 
 def write_application(store: Store, layout: RunLayout, call: str, application: StoredApplication) -> None:
-    """Store which application performs a call. Blocks; raises OSError."""
+    """Store which application performs a call: it is newer than all that the run has, although the clocks of hosts
+    differ. Blocks; raises OSError."""
+    if (newest := newest_application(store, layout)) is not None:
+        application = msgspec.structs.replace(application, at=max(application.at, newest[1].at + 1.0))
     store.put_if_absent(layout.coordinator(call).application, msgspec.json.encode(application))
 
 

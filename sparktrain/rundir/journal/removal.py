@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from sparktrain.clock import Clock
 from sparktrain.errors import RunDirectoryError
 from sparktrain.formatting import ago
 from sparktrain.process_tree import process_state
@@ -89,31 +88,39 @@ class MarkedRemoval:
             )
 
 
-def check_unmarked(store: Store, layout: JournalLayout, clock: Clock, silent_s: float) -> bool:
+def check_unmarked(store: Store, layout: JournalLayout, silent_s: float) -> bool:
     """Whether a removal of the run was interrupted. Blocks on the store. Raises OSError.
 
     Raises RunDirectoryError while a process deletes the run: one of this host that lives, or one of another host that
-    has put its mark less than `silent_s` seconds ago.
+    has put its mark less than `silent_s` seconds ago, by the store's clock.
     """
     number = survey(store, layout).removal
     if number == 0:
         return False
     peer = remover(store, layout, number)
     try:
-        since_s = clock.wall() - store.stat(layout.removal(number)).modified
+        marked = store.stat(layout.removal(number)).modified
     except FileNotFoundError:  # it has ended
         return False
-    lives = since_s < silent_s
-    step = f"or pass --older-than {max(1, int(since_s))}s when you know that it is gone"
-    if peer is not None and peer.host == socket.gethostname():
-        lives = peer.pid != os.getpid() and process_state(peer.pid) not in ("", "Z")
-        step = "or end it, and call again"
-    if lives:
+    over = has_ended(peer)
+    when, step = "", "or end it, and call again"
+    if over is None:
+        since_s = store.now(layout.run) - marked
+        over = since_s >= silent_s
+        when = f", which has started {ago(since_s)}"
+        step = f"or pass --older-than {max(1, int(since_s))}s when you know that it is gone"
+    if not over:
         raise RunDirectoryError(
-            f"{_run(store, layout)} is being deleted by {peer or 'another process'}, which has started {ago(since_s)}: "
-            f"wait for its end, {step}"
+            f"{_run(store, layout)} is being deleted by {peer or 'another process'}{when}: wait for its end, {step}"
         )
     return True
+
+
+def has_ended(process: DriverIdentity | None) -> bool | None:
+    """Whether a process of this host that has changed a run has ended, or is this one; None for other hosts."""
+    if process is None or process.host != socket.gethostname():
+        return None
+    return process.pid == os.getpid() or process_state(process.pid) in ("", "Z")
 
 
 def _run(store: Store, layout: JournalLayout) -> str:

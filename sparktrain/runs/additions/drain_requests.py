@@ -57,7 +57,7 @@ def drain(
     _check_runs(view)
     now = clock.wall()
     request = DrainRequest(
-        id=new_name(now),
+        id=new_name(place.store, place.layout.drains, now),
         host="" if host is None else host.strip(),
         agent=agent,
         driver_started=view.times.driver_started,

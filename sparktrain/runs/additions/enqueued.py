@@ -51,7 +51,8 @@ def enqueue(place: RunLocation, params: Mapping[str, Any], clock: Clock | None =
     _check_takes_more(view)
     case = _checked(place, params)
     now = clock.wall()
-    trial = EnqueuedTrial(id=new_name(now), params=case, user=current_user(), at=now)
+    name = new_name(place.store, place.layout.enqueued_folder, now)
+    trial = EnqueuedTrial(id=name, params=case, user=current_user(), at=now)
     content = msgspec.json.encode(trial)
     if len(content) > MOST_BYTES:
         raise SpecError(f"the parameters have {len(content):,} bytes, and {MOST_BYTES:,} is the most: pass less")

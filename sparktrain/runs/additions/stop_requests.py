@@ -41,7 +41,7 @@ def ask_stop(
     """
     now = (clock or SystemClock()).wall()
     request = RunStop(trial=trial, reason=reason, grace_s=grace_s, user=current_user(), at=now)
-    store.put_if_absent(layout.stop(new_name(now)), msgspec.json.encode(request))
+    store.put_if_absent(layout.stop(new_name(store, layout.stops, now)), msgspec.json.encode(request))
 
 
 def stop_names(store: Store, layout: RunLayout) -> frozenset[str]:

@@ -1,15 +1,24 @@
 """What users add to a run has a name of its own, in the order of time, and names its user."""
 
 import getpass
+import re
 import secrets
 
+from sparktrain.store.base import Store
 
-def new_name(wall: float) -> str:
-    """A name for what is added at `wall`, in seconds since 1970: no two processes get the same one.
+_NAME = re.compile(r"(?:.*/)?(\d{13,16})-[0-9a-f]{8}\.json")
+_DIGITS = 16
 
-    Names sort by time. A call takes longer than a microsecond, so that those of one process keep their order.
+
+def new_name(store: Store, folder: str, wall: float) -> str:
+    """A name for what is added to `folder` at `wall`, in seconds since 1970: no two processes get the same one.
+
+    Names sort by time, and after all that the folder has already, although the clocks of hosts differ. Blocks; raises
+    OSError.
     """
-    return f"{int(wall * 1e6):016d}-{secrets.token_hex(4)}"
+    matches = filter(None, map(_NAME.fullmatch, store.list(folder)))
+    newest = max((int(match[1].ljust(_DIGITS, "0")) for match in matches), default=0)
+    return f"{max(int(wall * 1e6), newest + 1):0{_DIGITS}d}-{secrets.token_hex(4)}"
 
 
 def current_user() -> str:

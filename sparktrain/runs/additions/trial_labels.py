@@ -64,8 +64,7 @@ def add_label(store: Store, layout: RunLayout, trial: int, kind: LabelKind, text
     plain = checked_label(kind, text)
     now = SystemClock().wall()
     label = Label(trial=trial, kind=kind, text=plain, user=current_user(), at=now)
-    # The name has the time in microseconds: in one of milliseconds a tag could sort after its own removal, and stay.
-    name = new_name(now)
+    name = new_name(store, layout.labels, now)
     store.put_if_absent(layout.label(name), msgspec.json.encode(label))
     return plain
 

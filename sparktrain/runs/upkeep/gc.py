@@ -1,6 +1,6 @@
 """Makes room in a run directory: deletes files that no driver and no reader needs any more."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -144,7 +144,7 @@ class Tidier:
     """Tidies up one run that no driver owns. Its methods block on the store."""
 
     def __init__(self, place: RunLocation, keep: KeepPolicy, older_than_s: float, clock: Clock) -> None:
-        """Orphaned files are deleted when they are older than `older_than_s`."""
+        """Orphaned files are deleted when they are older than `older_than_s`, by the store's clock."""
         self._place = place
         self._keep = keep
         self._older_than_s = older_than_s
@@ -152,7 +152,7 @@ class Tidier:
         self._observer = Observer(place, clock)
 
     def find(self) -> Tidied:
-        """What would be deleted; writes nothing.
+        """What would be deleted; writes nothing that stays.
 
         Raises RunDirectoryError when a driver owns the run, or may own it, SpecError when no trial can be the best,
         and as `Observer.look`.
@@ -161,7 +161,7 @@ class Tidier:
         layout = self._place.layout
         check_run(self._place)
         view = self._observer.look()
-        check_idle(view, self._place, self._clock, self._older_than_s)
+        check_idle(view, self._place, self._older_than_s)
         dropped = tuple(drop for trial in view.trials for drop in self._dropped(trial, view))
         records = self._observer.records
         return Tidied(
@@ -258,24 +258,24 @@ class Tidier:
     def _orphans(self, view: RunView, dropped: Sequence[Dropped]) -> Iterator[Orphan]:
         store = self._place.store
         layout = self._place.layout
-        cutoff = self._clock.wall() - self._older_than_s
         named = {file for drop in dropped for file in drop.files}
         borrowed = [checkpoint for trial in view.trials if trial.result.exploits for checkpoint in trial.checkpoints]
         for trial in view.trials:
             prefix = f"{layout.checkpoints(trial.result.id)}/"  # other trials may continue from what it wrote
             lent = [checkpoint for checkpoint in borrowed if checkpoint.manifest.startswith(prefix)]
             leftovers = checkpoints.left_over(store, layout, trial.result.id, [*trial.checkpoints, *lent])
-            yield from self._old([file for file in leftovers if file not in named], cutoff)
-        yield from self._old([*unnamed_files(store, layout), *superseded_paths(store, layout.reports)], cutoff)
+            yield from self._old([file for file in leftovers if file not in named])
+        yield from self._old([*unnamed_files(store, layout), *superseded_paths(store, layout.reports)])
 
-    def _old(self, files: Iterable[str], before: float) -> Iterator[Orphan]:
-        """Those of the files that the run has written itself, and before that time."""
+    def _old(self, files: Sequence[str]) -> Iterator[Orphan]:
+        """Those of the files that the run has written itself, and long enough ago."""
         store = self._place.store
         layout = self._place.layout
+        latest = store.now(layout.path) - self._older_than_s if files else 0.0
         for file in files:
             with suppress(FileNotFoundError):
                 info = store.stat(file)
-                if info.modified < before and layout.owns(file) and store.way_out(file, layout.path) is None:
+                if info.modified <= latest and layout.owns(file) and store.way_out(file, layout.path) is None:
                     yield Orphan(file, store.where(file), info.size)
 
 

@@ -68,7 +68,7 @@ class Remover:
     """Deletes one run. Its methods block on the store."""
 
     def __init__(self, place: RunLocation, silent_s: float, clock: Clock, *, force: bool = False) -> None:
-        """A driver that does not answer must have been silent for `silent_s` seconds.
+        """A driver that does not answer must have been silent for `silent_s` seconds, by the store's clock.
 
         `force` also deletes a run that cannot be read, so that it is unknown whether a driver owns it. It deletes
         nothing in a directory that is not that of a run.
@@ -79,7 +79,7 @@ class Remover:
         self._clock = clock
 
     def find(self) -> Removal:
-        """What would be deleted; writes nothing.
+        """What would be deleted; writes nothing that stays.
 
         Raises RunDirectoryError when a driver owns the run, or may own it, when another process deletes it, and for a
         directory that is not that of a run.
@@ -115,7 +115,7 @@ class Remover:
         store = self._place.store
         layout = self._place.layout
         owner = ownership(store, layout.journal)  # before the run is found to be idle
-        interrupted = check_unmarked(store, layout.journal, self._clock, self._silent_s)
+        interrupted = check_unmarked(store, layout.journal, self._silent_s)
         self._check_evidence(interrupted)
         has_started = interrupted or not self._place.has_run
         described = "the rest of a run that was being deleted" if has_started else self._described()
@@ -159,7 +159,7 @@ class Remover:
                     f"{error}; pass --force to delete the run when you know that no driver runs"
                 ) from error
             return "a run that cannot be read"
-        check_idle(view, self._place, self._clock, self._silent_s)
+        check_idle(view, self._place, self._silent_s)
         return _described(view)
 
     def _delete(self, owns: Callable[[str], bool]) -> None:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple, Self
 from uuid import uuid4
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.clock import Clock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import (
@@ -242,13 +242,13 @@ class HadoopStore(Store):
 
     def unpublished(self, prefix: str, older_than_s: float, owns: OwnsPath | None = None) -> Sequence[Leftover]:
         """See base class."""
-        before_ms = 1000 * (SystemClock().wall() - older_than_s)
-        leftovers = [
-            Leftover(path, entry.size)
+        entries = [
+            (path, entry)
             for path, entry in self._walk(prefix, owns or (lambda path: True))
-            if UNPUBLISHED_NAME.fullmatch(entry.name) and entry.is_file and entry.modified_ms < before_ms
+            if UNPUBLISHED_NAME.fullmatch(entry.name) and entry.is_file
         ]
-        return sorted(leftovers, key=lambda leftover: leftover.name)
+        latest_ms = 1000 * (self.now(prefix) - older_than_s) if entries else 0.0
+        return [Leftover(path, entry.size) for path, entry in sorted(entries) if entry.modified_ms <= latest_ms]
 
     def discard_unpublished(self, leftover: Leftover) -> None:
         """See base class."""

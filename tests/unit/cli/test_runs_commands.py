@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain import cli
 from sparktrain.cli import runs_commands
-from tests.unit.driver.stored import ScriptedRun, spoil, typical
+from tests.unit.driver.stored import ScriptedRun, age, spoil, typical
 
 Capture = pytest.CaptureFixture[str]
 BATCH = "journal/batch-0001-00000003"
@@ -153,8 +153,9 @@ def test_rm_refuses_a_run_that_may_have_a_driver_and_then_deletes_no_other(
     problem = refusal(capfd, "rm", over.directory, owned.directory, "--yes")
     assert "is in use by process 4711 on host-1: stop that process" in problem
     monkeypatch.setattr("sparktrain.runs.watcher.answers", lambda driver: False)
-    assert "pass --older-than" in refusal(capfd, "rm", owned.directory, "--yes", "--older-than", "99999h")
+    assert "pass --older-than" in refusal(capfd, "rm", owned.directory, "--yes")
     assert sorted(each.name for each in folder.iterdir()) == ["over", "owned"]
+    age(folder, 3601.0)
     output_of(capfd, "rm", over.directory, owned.directory, over.directory, "--yes")
     assert list(folder.iterdir()) == []
 

@@ -128,6 +128,7 @@ def test_a_limit_below_one_group_serves_it_without_a_second_fetch(tmp_path: Path
     assert len(list(tmp_path.rglob("*.arrow"))) == 1
 
 
+@pytest.mark.usefixtures("wrong_clock")
 def test_the_limit_holds_for_all_datasets_and_leaves_young_files_in_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +138,7 @@ def test_the_limit_holds_for_all_datasets_and_leaves_young_files_in_work(
     young, abandoned = first._path(90).with_suffix(".a.new"), first._path(91).with_suffix(".b.new")
     for each in (young, abandoned):
         each.write_bytes(bytes(9 * KIB))
-    os.utime(abandoned, (1, 1))
+    os.utime(abandoned, (young.stat().st_mtime - 7200,) * 2)
     HostCache(tmp_path, "second", limit_bytes=50 * KIB).get(0, lambda: batch_of(2))
 
     assert young.exists()

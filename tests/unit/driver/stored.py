@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -189,6 +190,13 @@ class HandClock(Clock):
 def looked_at(run: ScriptedRun, at: float = BEGUN + 100.0) -> RunView:
     """The run as a reader sees it at that time."""
     return Observer(run.place, HandClock(at)).look()
+
+
+def age(folder: Path, seconds: float) -> None:
+    """Make all files in a folder so much older."""
+    for path in folder.rglob("*"):
+        written = path.lstat().st_mtime - seconds
+        os.utime(path, (written, written), follow_symlinks=False)
 
 
 def spoil(path: str | Path) -> None:

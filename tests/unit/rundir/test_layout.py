@@ -132,7 +132,8 @@ def test_a_run_owns_what_it_writes_and_the_folders_of_that(path: str) -> None:
         "mnist/trials/0001/notes.txt", "mnist/trials/0001/run.json", "mnist/trials/1/", "mnist/trials/trials/",
         "mnist/trials/0001/generation-1/rank-0/notes.txt", "mnist/trials/0001/checkpoints/best/",
         "mnist/trials/0001/checkpoints/gen-0001/data/00000001-mine", "mnist/journal/term-0001.bak", "mnist/journal/b/",
-        "mnist/results-before-1.json", "mnist/mnist/run.json", "mnist/b/run.json", "mnist/b/", "other/run.json",
+        "mnist/results-before-1.json", "mnist/probe-1", "mnist/mnist/run.json", "mnist/b/run.json", "mnist/b/",
+        "other/run.json",
     ],
 )  # fmt: skip
 def test_a_run_does_not_own_what_only_looks_like_that(path: str) -> None:

@@ -214,6 +214,7 @@ def test_the_file_has_a_limit_and_keeps_what_was_used_last(
     assert len(parsed) == count
 
 
+@pytest.mark.usefixtures("wrong_clock")
 def test_files_of_other_versions_and_left_drafts_go(file: Path) -> None:
     file.parent.mkdir()
     for number in range(6):

@@ -7,6 +7,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
+from sparktrain.clock import SystemClock
 from sparktrain.errors import MissingFileError, SpecError
 from sparktrain.ids import TrialId
 from sparktrain.report.reading import read_document
@@ -53,6 +54,20 @@ def test_a_trial_of_a_result_takes_notes_and_tags(run: ScriptedRun) -> None:
     assert (trial.notes, trial.tags) == (again.notes, again.tags) == (("the baseline",), ("kept",))
     with pytest.raises(MissingFileError, match="belongs to no run directory"):
         TrialResult(id=TrialId(0), params={}, status=TrialStatus.SUCCEEDED).note("lost")
+
+
+def test_the_order_is_that_in_which_users_of_any_clocks_have_acted(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.store.put_if_absent(run.layout.label("1700000000000-01234567"), b"another version has named it by milliseconds")
+    for behind_s in (0.0, 7200.0, 3600.0):
+        monkeypatch.setattr(SystemClock, "wall", lambda clock, behind_s=behind_s: 1.7e9 - behind_s)
+        trial = st.load(run.directory).trials[0]
+        trial.untag("good") if behind_s == 7200.0 else trial.tag("good")
+        trial.note(f"{behind_s:.0f}")
+    labels = LabelReader(run.store, run.layout).read()[0]
+    assert (labels.notes, labels.tags) == (("0", "7200", "3600"), ("good",))
+    assert all(map(run.layout.owns, run.store.list(run.layout.labels)))
 
 
 @pytest.mark.parametrize("text", ["", "  ", "two\nlines", "x" * 101, 3, None])

@@ -7,18 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from sparktrain.clock import SystemClock
 from sparktrain.errors import DeposedError, RunDirectoryError, SpecError
 from sparktrain.rundir.checkpoints import fetch
 from sparktrain.rundir.journal.reader import read
+from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.metric_log import block_paths, read_blocks
 from sparktrain.rundir.report_parts import joined_tables, part_of, table_of_part
 from sparktrain.runs import watcher
 from sparktrain.runs.upkeep.gc import KeepPolicy, Orphan, Tidier, keep_of
 from sparktrain.runs.watcher import this_process
 from sparktrain.store.localfs import LocalStore
-from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at, typical
+from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, age, looked_at, typical
 
 HOUR_S = 3600.0
 DEAD = f"{7:032x}"
@@ -40,7 +42,8 @@ def run(tmp_path: Path) -> ScriptedRun:
 def tidier(
     run: ScriptedRun, keep: KeepPolicy = KeepPolicy.EACH, older_than_s: float = HOUR_S, after_s: float = 2 * HOUR_S
 ) -> Tidier:
-    return Tidier(run.place, keep, older_than_s, HandClock(run.at + after_s))
+    age(Path(run.store.where()), after_s)
+    return Tidier(run.place, keep, older_than_s, SystemClock())
 
 
 def kept(run: ScriptedRun) -> dict[int, list[int]]:
@@ -124,6 +127,7 @@ def test_a_dry_run_writes_nothing(run: ScriptedRun) -> None:
     assert found.lines()[0].startswith("mnist: would delete 2 checkpoints: 5.9 KiB; the journal has ")
 
 
+@pytest.mark.usefixtures("wrong_clock")
 def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: ScriptedRun) -> None:
     run.end()
     now = os.stat(run.store.root).st_mtime
@@ -131,20 +135,22 @@ def test_orphans_and_unpublished_files_are_deleted_when_they_are_old(run: Script
     for name in (f"data/00000300-{DEAD}.model", "manifest-00000400", f"data/00000500-{DEAD}.model"):
         run.store.put_if_absent(f"{folder}/{name}", b"12345")
     unpublished = run.store.root / folder / f".tmp-{0:032x}"
-    unpublished.write_bytes(b"123")
+    young = run.store.root / folder / f".tmp-{1:032x}"
+    for path in (unpublished, young):
+        path.write_bytes(b"123")
     for path in (
         run.store.root / folder / f"data/00000300-{DEAD}.model",
         run.store.root / folder / "manifest-00000400",
     ):
         os.utime(path, (now - 2 * HOUR_S,) * 2)
     os.utime(unpublished, (now - 2 * HOUR_S,) * 2)
-    tidied = Tidier(run.place, KeepPolicy.EACH, HOUR_S, HandClock(now)).tidy(this_process(HandClock(), "gc"))
+    tidied = Tidier(run.place, KeepPolicy.EACH, HOUR_S, SystemClock()).tidy(this_process(HandClock(), "gc"))
     assert [each.file.removeprefix(f"{folder}/") for each in tidied.orphans] == [
         "manifest-00000400",
         f"data/00000300-{DEAD}.model",
     ]
     assert [each.size for each in tidied.unpublished] == [3]
-    assert not unpublished.exists()
+    assert (unpublished.exists(), young.exists()) == (False, True)
     assert run.store.exists(f"{folder}/data/00000500-{DEAD}.model")
 
 
@@ -238,11 +244,21 @@ def test_a_run_whose_driver_answers_is_refused(run: ScriptedRun, monkeypatch: py
         tidier(run).find()
 
 
+@pytest.mark.usefixtures("wrong_clock")
 def test_a_driver_with_a_recent_record_may_be_cut_off(run: ScriptedRun) -> None:
     with pytest.raises(RunDirectoryError, match=r"may be in use.*but wrote a record 1:00 ago.*--older-than 60s"):
         tidier(run, after_s=60).tidy(this_process(HandClock(), "gc"))
     assert read(run.store, run.layout.journal).term == 1, "no driver was deposed"
     assert tidier(run, after_s=60, older_than_s=60).find().dropped
+
+
+def test_a_run_that_was_tidied_up_on_this_host_is_idle(run: ScriptedRun) -> None:
+    tidier(run).tidy(this_process(SystemClock(), "sparktrain gc"))
+    assert tidier(run, after_s=0.0).find().dropped == ()
+    elsewhere = structs.replace(this_process(SystemClock(), "sparktrain gc"), host="host-9")
+    Journal.claim(run.store, run.layout.journal, elsewhere)
+    with pytest.raises(RunDirectoryError, match="may be in use"):
+        tidier(run, after_s=0.0).find()
 
 
 def test_a_run_that_is_about_to_start_may_be_in_use(tmp_path: Path) -> None:
@@ -257,8 +273,8 @@ class InterruptedStore(LocalStore):
     first: Callable[[], object] | None = None
 
     def delete(self, path: str) -> None:
-        first, self.first = self.first, None
-        if first is not None:
+        if self.first is not None and "/probe-" not in path:
+            first, self.first = self.first, None
             first()
         super().delete(path)
 
@@ -270,9 +286,9 @@ def test_a_driver_that_starts_meanwhile_stops_it(run: ScriptedRun) -> None:
     store = InterruptedStore(run.store.root)
     store.first = run.begin
     place = type(run.place)(store, run.layout)
-    clock = HandClock(os.stat(run.store.root).st_mtime + HOUR_S)
+    age(store.root, HOUR_S)
     with pytest.raises(DeposedError):
-        Tidier(place, KeepPolicy.EACH, HOUR_S / 2, clock).tidy(this_process(clock, "gc"))
+        Tidier(place, KeepPolicy.EACH, HOUR_S / 2, SystemClock()).tidy(this_process(HandClock(), "gc"))
     assert kept(run) == {0: [200], 2: [200], 3: [100]}
 
 

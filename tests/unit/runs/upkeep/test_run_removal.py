@@ -18,7 +18,7 @@ from sparktrain.runs.upkeep.run_removal import Remover
 from sparktrain.runs.watcher import this_process
 from sparktrain.store.localfs import LocalStore
 from tests.support.mounts import bound
-from tests.unit.driver.stored import HandClock, ScriptedRun, typical
+from tests.unit.driver.stored import HandClock, ScriptedRun, age, typical
 from tests.unit.store.gated import GatedStore
 
 HOUR_S = 3600.0
@@ -33,7 +33,8 @@ def run(tmp_path: Path) -> ScriptedRun:
 
 
 def remover(place: RunLocation, *, force: bool = False) -> Remover:
-    return Remover(place, HOUR_S, HandClock(SystemClock().wall() + 2 * HOUR_S), force=force)
+    age(Path(place.store.where()), 2 * HOUR_S)
+    return Remover(place, HOUR_S, SystemClock(), force=force)
 
 
 def everything(folder: Path) -> list[str]:
@@ -325,6 +326,7 @@ def test_a_removal_of_a_process_that_lives_is_not_continued(run: ScriptedRun) ->
     assert list(run.store.entries()) == []
 
 
+@pytest.mark.usefixtures("wrong_clock")
 def test_a_removal_of_another_host_is_continued_when_it_is_old(run: ScriptedRun) -> None:
     elsewhere = type(WHO)("host-9", 1, WHO.started, WHO.sparktrain)
     with suppress(StoreGoneError):
