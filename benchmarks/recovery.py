@@ -67,6 +67,7 @@ def train(folder: str, kills: int, victim: str, ctx, mb: int = 0, standby: int =
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(1e-3)), loss=loss, jit_compile=False)
     watch = _watch(folder, kills, victim, ctx, steps_between(mb), standby)
+    _time_checks(folder)
     if not standby:
         _mark(folder, ctx, "built")
     model.fit(
@@ -81,6 +82,29 @@ def _mark(folder, ctx, what: str) -> None:
     """Write when the second member has come to some place after the newest kill."""
     if ctx.rank == 1:
         Path(folder, f"{what}-{len(list(Path(folder).glob('kill-*')))}").write_text(repr(time.time()))
+
+
+def _time_checks(folder) -> None:
+    """Note how long this process takes to compare its weights first after each kill, and when it ends."""
+    from sparktrain.training.frameworks.keras import glue
+
+    check = glue.check_equal
+
+    def timed(ring, model) -> None:
+        started = time.perf_counter()
+        check(ring, model)
+        took = repr(time.perf_counter() - started)
+        mark = Path(folder, f"check-{len(list(Path(folder).glob('kill-*')))}-{os.getpid()}")
+        Path(folder, f"check-end-{os.getpid()}").write_text(took)
+        if not mark.exists():
+            mark.write_text(took)
+
+    glue.check_equal = timed
+
+
+def checks(folder: Path, when: object) -> float:
+    """Seconds of the member that compared its weights last: the others wait for it, with or without that."""
+    return min(float(path.read_text()) for path in folder.glob(f"check-{when}-*"))
 
 
 def steps_between(mb: int) -> int:
@@ -189,6 +213,12 @@ def recoveries(
     if function is train:
         pace = median(moment[f"pace-{number}"] for number in range(1, kills + 1))
         print(f"{backend}, {mb} MB: a step takes {pace:.2f} s, undisturbed (median)")
+        if backend == "horovod":
+            costs = [checks(folder, number) for number in range(1, kills + 1)]
+            pauses = [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
+            print(f"{backend}, {mb} MB: members compare their weights in {1000 * median(costs):.1f} ms after a kill, "
+                  f"{100 * median(costs) / median(pauses):.1f} % of the pause, and in "
+                  f"{1000 * checks(folder, 'end'):.1f} ms at the end (medians)")  # fmt: skip
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
 
 

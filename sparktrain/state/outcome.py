@@ -23,7 +23,7 @@ class FailureKind(StrEnum):
     LOST = "lost"  # the process, its agent or its executor was lost, or the process was stopped by a signal
     FORM = "form"  # the members could not be connected in time, or a port was taken
     RING = "ring"  # an operation of the ring failed: another member is gone, or stuck
-    MISMATCH = "mismatch"  # members of the gang ran different programs, or called different operations of the ring
+    MISMATCH = "mismatch"  # members of the gang ran different programs or operations of the ring, or had other weights
     HANG = "hang"  # the member finished no training step for too long
     CHECKPOINT = "checkpoint"  # the checkpoint to resume from is corrupt
     STOPPED = "stopped"  # the run was stopped before the trial had ended

@@ -88,6 +88,8 @@ def train(folder: str, kills: list[Any], way: str, every: str, ctx: Any) -> None
                 died.at("before")
                 died.at("together")
                 died.at("later")
+                if died.at("spoil"):
+                    model.trainable_variables[1].assign_add(np.full(16, 1e-6, "float32"))
                 losses.append(float(memory.train(step_of, x, y)))
                 died.at("after")
                 memory.step(step, losses=losses, means=means)

@@ -38,12 +38,15 @@ class Counted(keras.layers.Dense):  # type: ignore[misc] # Keras has no types
 class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
     """Kills this process at the places of its rank, each once in a run."""
 
-    def __init__(self, notes: Path, rank: int, places: list[tuple[int, str, int]], step_s: float = 0.0) -> None:
-        """`places` have a rank, an event of Keras, "later" or "round", and the steps before it.
+    def __init__(
+        self, notes: Path, rank: int, places: list[tuple[int, str, int]], step_s: float = 0.0, cyclic: bool = False
+    ) -> None:
+        """`places` have a rank, an event of Keras, "later", "spoil" or "round", and the steps before it.
 
-        A step takes `step_s` more.
+        A step takes `step_s` more. With `cyclic` the learning rate follows the number of the batch.
         """
         super().__init__()
+        self._cyclic = cyclic
         self._step_s = step_s
         self._notes = notes
         self._rank = rank
@@ -54,7 +57,10 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         if self._step_s:
             time.sleep(self._step_s)  # the work of a step
             (self._notes / f"steps-{self._rank}").write_text(str(int(self.model.optimizer.iterations)))
+        if self._cyclic:
+            self.model.optimizer.learning_rate = 0.01 / (1 + batch % 5)
         self.at("batch")
+        self.at("spoil")
         self.at("later")
         self.at("stop")
 
@@ -75,7 +81,9 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
             is_here = steps >= place[2] if event == "round" else steps == place[2]
             if [self._rank, event] == [*place[:2]] and is_here and not mark.exists():
                 mark.touch()
-                if event == "stop":
+                if event == "spoil":
+                    self.model.trainable_variables[1].assign_add(np.full(16, 1e-6, "float32"))
+                elif event == "stop":
                     os.kill(os.getpid(), signal.SIGSTOP)
                 elif event == "later":
                     # In the next step, wherever that is then.
@@ -213,6 +221,7 @@ def train(
     lag: int | None = None,
     step_s: float = 0.0,
     every: str = "auto",
+    cyclic: bool = False,
 ) -> None:
     """Train on plain arrays or, in another order in each epoch, by `ctx.shard`; note how this member has ended."""
     keras.utils.set_random_seed(7)
@@ -226,7 +235,7 @@ def train(
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint=every), stopper]
     if kills or lag is None:
-        kill = Kill(notes, ctx.rank, kills, step_s)
+        kill = Kill(notes, ctx.rank, kills, step_s, cyclic)
         callbacks.append(kill)
         kill_in_round(kill)
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}

@@ -43,12 +43,14 @@ def trained(
     lag: int | None = None,
     step_s: float = 0.0,
     every: str = "auto",
+    cyclic: bool = False,
     **options: Any,
 ) -> tuple[st.RunResult, Members, int]:
     """The result, the members, and how many processes there were."""
     notes = folder / "notes"
     notes.mkdir(parents=True, exist_ok=True)
     params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s, "every": every}
+    params["cyclic"] = cyclic
     result = pool.run(
         train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
     )
@@ -99,6 +101,22 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert not unequal
         assert facts["traces"] == 1, "no process traces its step a second time"
         assert (facts["history"], facts["wait"]) == (expected_facts["history"], expected_facts["wait"])
+
+
+def test_members_have_equal_weights_where_a_callback_sets_the_rate_by_the_number_of_the_batch(
+    pool: st.Pool, tmp_path: Path
+) -> None:
+    result, [(first, _), (second, _)], _ = trained(pool, tmp_path, 2, False, [[1, "batch", 5]], cyclic=True)
+    assert [restart.healed for restart in result.restarts] == [True]
+    assert not [name for name in first if first[name] != second[name] and "batch_normalization/moving" not in name]
+
+
+@pytest.mark.parametrize("kills", [[[1, "batch", 5], [1, "spoil", 5]], [[1, "spoil", 24]]], ids=["healed", "end"])
+def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
+    pool: st.Pool, tmp_path: Path, kills: list[Any]
+) -> None:
+    with pytest.raises(st.RunFailedError, match=r"rank 1 differs from the others in '\S*counted/bias': the members"):
+        trained(pool, tmp_path, 2, False, kills)
 
 
 @pytest.mark.all(

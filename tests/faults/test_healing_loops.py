@@ -90,6 +90,14 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert facts["steps"] == STEPS
 
 
+@pytest.mark.parametrize("kills", [[[1, "before", 5], [1, "spoil", 5]], [[1, "spoil", STEPS]]], ids=["healed", "end"])
+def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
+    pool: st.Pool, tmp_path: Path, kills: list[Any]
+) -> None:
+    with pytest.raises(st.RunFailedError, match=r"rank 1 differs from the others in '\S*dense/bias': the members"):
+        trained(pool, tmp_path, 2, "tape", kills)
+
+
 @OTHERS
 def test_a_loop_that_no_process_can_join_restarts_as_a_whole_and_says_why(pool: st.Pool, tmp_path: Path) -> None:
     result, _, processes = trained(pool, tmp_path, 2, "late", [[1, "before", 5]])

@@ -42,8 +42,10 @@ def share(array: Any, ctx: Any) -> Any:
     return array.reshape(-1, ctx.size, BATCH // ctx.size, *array.shape[1:])[:, ctx.rank].reshape(-1, *array.shape[1:])
 
 
-def train(folder: str, kill_at: int, ctx: Any) -> dict[str, float]:
-    """Fit by the callbacks of `ctx`; rank 1 of the first generation ends after `kill_at` steps."""
+def train(folder: str, kill_at: int, ctx: Any, spoil_at: int = 0) -> dict[str, float]:
+    """Fit by the callbacks of `ctx`; rank 1 of the first generation ends after `kill_at` steps.
+
+    After `spoil_at` steps it has other weights."""
     import keras
 
     model = network()
@@ -57,6 +59,8 @@ def train(folder: str, kill_at: int, ctx: Any) -> dict[str, float]:
             self.steps += 1
             if ctx.rank == 1 and ctx.generation == 1 and self.steps == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if ctx.rank == 1 and self.steps == spoil_at:
+                self.model.layers[0].bias.assign_add(np.full(8, 1e-6, "float32"))
 
     history = model.fit(
         share(x, ctx), share(y, ctx), batch_size=BATCH // ctx.size, epochs=EPOCHS, shuffle=False, verbose=0,

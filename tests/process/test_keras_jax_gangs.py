@@ -87,6 +87,13 @@ def test_a_gang_trains_what_one_process_trains_and_resumes(pool: st.Pool, alone:
             np.testing.assert_allclose(member_weight, weight, rtol=0, atol=EQUAL)
 
 
+def test_members_with_other_weights_end_with_an_error_that_names_the_variable(pool: st.Pool, tmp_path: Path) -> None:
+    last = keras_jax_programs.EPOCHS * keras_jax_programs.ROWS // keras_jax_programs.BATCH
+    params = {"folder": str(tmp_path), "kill_at": NEVER, "spoil_at": last}
+    with pytest.raises(st.RunFailedError, match=r"rank 1 differs from the others in '\S*dense/bias': the members"):
+        run(pool, tmp_path, keras_jax_programs.train, 2, **params)
+
+
 @DATA_PARALLEL
 @pytest.mark.parametrize(("kind", "part"), [("data", 1.0), ("model", 0.5)])
 def test_a_program_for_keras_distribution_runs_as_it_is(

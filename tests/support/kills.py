@@ -22,15 +22,18 @@ class Kills:
         self._places = places
         self.step = 0
 
-    def at(self, moment: str) -> None:
+    def at(self, moment: str) -> bool:
         """The training has come to `moment`. At "lag" it raises RingError, and the process lives.
 
-        At "together" it waits for all ranks that die then: they are lost at once.
+        At "together" it waits for all ranks that die then: they are lost at once. Returns whether one of its places is
+        "spoil" here: this process gets other weights.
         """
         for number, place in enumerate(self._places):
             mark = self._notes / f"killed-{number}"
             if place == [self._rank, moment, self.step] and not mark.exists():
                 mark.touch()
+                if moment == "spoil":
+                    return True
                 if moment == "together":
                     self._await_others(moment)
                 if moment == "lag":
@@ -40,6 +43,7 @@ class Kills:
                     threading.Timer(0.002, os.kill, (os.getpid(), signal.SIGKILL)).start()
                 else:
                     os.kill(os.getpid(), signal.SIGKILL)
+        return False
 
     def _await_others(self, moment: str) -> None:
         numbers = [number for number, place in enumerate(self._places) if place[1:] == [moment, self.step]]

@@ -33,10 +33,13 @@ def model(seed: int) -> Any:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
 
 
-def train(folder: str, kill_at: int, compression: str, ctx: Any, memory: str = "") -> dict[str, float]:
+def train(
+    folder: str, kill_at: int, compression: str, ctx: Any, memory: str = "", spoil_at: int = 0
+) -> dict[str, float]:
     """Fit as a member, and write the weights; rank 1 of the first generation ends by a signal after a step.
 
-    `memory`: how often members copy their state to shared memory, in place of checkpoints in the store.
+    `memory`: how often members copy their state to shared memory, in place of checkpoints in the store. After
+    `spoil_at` steps rank 1 has other weights.
     """
     options = {"checkpoint_every": None, "memory_checkpoint": memory} if memory else {"checkpoint_every": "epoch"}
     trained = model(ctx.rank)
@@ -51,6 +54,8 @@ def train(folder: str, kill_at: int, compression: str, ctx: Any, memory: str = "
             pause(0.02 if memory else 0)  # an agent holds a copy some milliseconds after its step
             if (ctx.rank, ctx.generation, self.steps) == (1, 1, kill_at):
                 os.kill(os.getpid(), signal.SIGKILL)
+            if ctx.rank == 1 and self.steps == spoil_at:
+                self.model.layers[0].bias.assign(self.model.layers[0].bias + 1e-6)
 
     history = trained.fit(
         *share(ctx.rank, ctx.size), batch_size=BATCH // ctx.size, epochs=EPOCHS, shuffle=False, verbose=0,

@@ -80,6 +80,14 @@ def test_the_others_train_on_when_a_member_is_killed(
         assert facts["step"] == STEPS
 
 
+@pytest.mark.parametrize("kills", [[[1, "before", 5], [1, "spoil", 5]], [[1, "spoil", STEPS]]], ids=["healed", "end"])
+def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
+    pool: st.Pool, tmp_path: Path, kills: list[Any]
+) -> None:
+    with pytest.raises(st.RunFailedError, match=r"rank 1 differs from the others in '0.bias': the members do not"):
+        trained(pool, tmp_path, 2, kills)
+
+
 def test_no_member_trains_on_before_the_driver_knows_that_all_have_joined(
     pool: st.Pool, tmp_path: Path, undisturbed: Callable[[int], Members]
 ) -> None:

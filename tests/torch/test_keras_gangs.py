@@ -78,6 +78,13 @@ def test_a_loss_resumes_from_shared_memory_without_a_checkpoint_in_the_store(
     np.testing.assert_allclose(members[0], alone["weights"], rtol=0, atol=EQUAL)
 
 
+def test_members_with_other_weights_end_with_an_error_that_names_the_variable(pool: st.Pool, tmp_path: Path) -> None:
+    last = keras_programs.EPOCHS * keras_programs.STEPS
+    params = {"folder": str(tmp_path), "kill_at": 0, "compression": "none", "spoil_at": last}
+    with pytest.raises(st.RunFailedError, match=r"rank 1 differs from the others in '\S*dense/bias': the members"):
+        pool.run(keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
+
+
 def test_auto_connects_a_gang_of_keras_on_torch_by_torch(pool: st.Pool, tmp_path: Path) -> None:
     result = pool.run(keras_programs.name_backends, {}, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
     assert result.metrics == {"keras on torch": 1.0, "tensorflow": 0.0, "jax": 0.0, "mean": 0.5}

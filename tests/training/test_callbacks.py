@@ -17,7 +17,13 @@ from sparktrain.state.topology import MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
-from sparktrain.training.frameworks.keras.callbacks import AverageMetrics, StopOnRequest, WarmUp, keras_callbacks
+from sparktrain.training.frameworks.keras.callbacks import (
+    AverageMetrics,
+    ProgressCallback,
+    StopOnRequest,
+    WarmUp,
+    keras_callbacks,
+)
 from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
@@ -37,7 +43,7 @@ def callbacks_of(model: Any, ring: Ring, outside: Outside, *, steps: int | None 
     return keras.callbacks.CallbackList(found, model=model, epochs=9, steps=steps, verbose=0)
 
 
-def test_each_fit_reports_epochs_and_steps_and_is_checked_once() -> None:
+def test_each_fit_reports_epochs_and_steps_and_is_checked_at_its_start_and_end() -> None:
     outside = Outside()
     data = feed_of("known", outside.position)
     callbacks = keras_callbacks(outside.ties())
@@ -48,9 +54,31 @@ def test_each_fit_reports_epochs_and_steps_and_is_checked_once() -> None:
     assert [step for step, _ in outside.reports] == [0, 1, 2]
     assert outside.reports[1][1] == {name: pytest.approx(values[1]) for name, values in history.history.items()}
     assert {"loss", "mae", "val_loss", "val_mae"} == set(history.history)
-    assert outside.checks == [1, 47]
+    assert outside.checks == [1, 46, 47, 69]
     assert outside.steps == [(0, True), (1, True), (46, False), (46, True), (69, False)]
     assert outside.position.step == 3 * 23
+
+
+def test_weights_are_checked_after_the_first_step_in_each_other_ring() -> None:
+    outside = Outside()
+    callbacks = callbacks_of(built(), LocalRing(), outside, steps=8)
+    [survivor] = [callback for callback in callbacks.callbacks if isinstance(callback, ProgressCallback)]
+    newcomer = ProgressCallback(outside.ties(LocalRing()))
+    callbacks.on_train_begin()
+    callbacks.on_epoch_begin(0)
+    for batch in range(7):
+        if batch in (2, 5):  # in the event of this step: the first one in the other ring is the next
+            survivor.on_heal(batch + 1)
+        callbacks.on_train_batch_end(batch, {})
+        if batch == 2:
+            newcomer.continue_with(survivor.agreed())
+        assert len(outside.checks) == sum(step <= outside.position.step for step in (1, 4, 7))
+
+    newcomer.set_model(survivor.model)
+    for step in (3, 4):
+        outside.position.step = step
+        newcomer.on_train_batch_end(step - 1, {})
+        assert len(outside.checks) == step, "it has a part in what the others compare, and calls nothing else"
 
 
 def test_progress_is_reported_every_half_second_and_while_validating() -> None:

@@ -21,7 +21,7 @@ from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.process_generators import generators
-from sparktrain.training.checkpoint.saver import ALIKE, capture, peek
+from sparktrain.training.checkpoint.saver import ALIKE, capture, peek, state_module
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
 from sparktrain.training.collectives.ring_errors import is_ring_error
@@ -125,13 +125,16 @@ class SurvivingLoop:
     def end(self) -> None:
         """The loop is over, maybe before the first step of this process: a loss ends the training from now on.
 
-        Raises OSError when the agent is gone.
+        Blocks until all members are here, where they have trained together. Raises OutOfStepError where their weights
+        differ, RingError, OSError when the agent is gone.
         """
         self._healing.continuity.heal = None
         self._healing.accepts = lambda offer: False
         self._healing.declare(False)
         self._steps.end()
         self._settle()
+        if self._can_heal and self._has_declared:
+            self._check_equal()
 
     def train(self, call: Callable[[], Any]) -> Any:
         """What `call` returns, which trains one step; called again where the ring heals. Raises what it raises."""
@@ -234,8 +237,7 @@ class SurvivingLoop:
             continuity.heal = None
             try:
                 continuity.meet(_TRAIN)
-                self._warm_up(call)
-                return call()
+                return self._first_or_next(call)
             except Exception as error:
                 if not _is_of_loss(error):
                     raise
@@ -322,6 +324,7 @@ class SurvivingLoop:
             else:
                 self._steps.take(present)
             _assign_drawn(drawn)
+        self._check_equal()
 
     def _rebase(self, ago: int) -> None:
         """Continue from the state after the step that was repeated with other members."""
@@ -329,6 +332,20 @@ class SurvivingLoop:
             self._steps.note()
         if ago:
             self._steps.rebase()
+
+    def _first_or_next(self, call: Callable[[], Any]) -> Any:
+        """What `call` returns; after the first step in another ring all members compare their weights."""
+        is_first = self._is_cold
+        self._warm_up(call)
+        result = call()
+        if is_first:
+            self._check_equal()
+        return result
+
+    def _check_equal(self) -> None:
+        """Raise OutOfStepError, on all members, where their weights differ, and RingError."""
+        with self._healing.continuity.healing():
+            state_module(self._parts, _TRAIN).check_equal(self._healing.ring, self._parts)
 
     def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
         """Make the first step in another ring once more, where that matters, and return to the state before it."""

@@ -47,6 +47,8 @@ class Framework(ABC):
     * `with_members(arrays, members)`: the captured arrays with the own ones of all members, by rank, from which
       `assign` gives each its own in a gang of that size;
     * `are_equal(parts)`: whether the members' parts are equal now, but for these;
+    * `check_equal(ring, parts)`: raises OutOfStepError, on all members, where weights that they train together differ,
+      or the state of the optimizers. All members call it after the same step; it blocks until they do;
     * `is_split(parts)`: whether members hold parts of the arrays; only then it needs
     * `captured_part(parts, spare, rank)`: as `captured`, of what the member `rank` alone writes, and the list of its
       slices. Rank 0 writes what is not split.

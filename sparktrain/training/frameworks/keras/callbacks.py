@@ -79,7 +79,7 @@ class CallbackDeps:
     compare: Callable[[Any, int | None], None]
     """`compare(model, steps)`, called by all members before the first step, raises if their programs differ."""
     check: Callable[[Any], None]
-    """`check(model)`, called by all members when they have averaged first, raises if their weights differ."""
+    """`check(model)`, called by all members after the same step, raises if their weights differ."""
     checkpoints: FitCheckpoints | None
     """None: no restore and no save."""
     own_folders: tuple[str, ...] = ()
@@ -330,7 +330,11 @@ class WarmUp(InternalCallback):
 
 
 class ProgressCallback(InternalCallback):
-    """Reports the member's step, which shows progress, and checks the weights after the first average."""
+    """Reports the member's step, which shows progress, and checks the weights.
+
+    After the first average, after the first step in each other ring, and at the end, before users' callbacks may give
+    the chief's model others.
+    """
 
     def __init__(self, deps: CallbackDeps) -> None:
         super().__init__()
@@ -338,6 +342,8 @@ class ProgressCallback(InternalCallback):
         self._stepped = deps.stepped
         self._check = deps.check
         self._checked = False
+        self._first_steps: set[int] = set()
+        """The first step in each other ring, until the weights are checked after it."""
         self._reports = StepReports(deps.stepped, deps.clock, deps.ring)
         self._ring = deps.ring
         self._notes = deps.ring.notes if deps.ring.framework == TORCH else None
@@ -355,6 +361,8 @@ class ProgressCallback(InternalCallback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""
+        if self._checked and is_averaged(self.model):
+            self._check(self.model)
         self._ring.note_batches(False)
         self._stepped(self._position.step, False)
 
@@ -381,14 +389,22 @@ class ProgressCallback(InternalCallback):
 
     def agreed(self) -> Agreed:
         """See base class."""
-        return (int(self._checked),)
+        return (int(self._checked), max(self._first_steps, default=0))
 
     def continue_with(self, agreed: Agreed) -> None:
         """See base class."""
         self._checked = bool(agreed[0])
+        self._first_steps.add(agreed[1])
+
+    def on_heal(self, step: int) -> None:
+        """See base class."""
+        self._first_steps.add(step + 1)
 
     def _check_weights(self) -> None:
-        if not self._checked and is_averaged(self.model):
+        step = self._position.step
+        if (not self._checked or step in self._first_steps) and is_averaged(self.model):
+            # First: the ring may change again while the members compare.
+            self._first_steps.discard(step)
             self._check(self.model)
             self._checked = True
 

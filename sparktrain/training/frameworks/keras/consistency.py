@@ -10,8 +10,10 @@ import numpy as np
 
 from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
-from sparktrain.training.frameworks.keras.distributed_apply import reduce_outside_scale
-from sparktrain.training.frameworks.keras.weight_digests import digest, unequal
+from sparktrain.training.collectives.weight_digests import difference, digest
+from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.distributed_apply import own_optimizers, reduce_outside_scale
+from sparktrain.training.frameworks.keras.spread_model import is_spread
 
 _SHOWN = 3
 
@@ -48,19 +50,20 @@ def check_same_program(ring: Ring, model: Any, *, steps: int | None = None) -> N
 def check_equal(ring: Ring, model: Any) -> None:
     """Raise OutOfStepError, on all members, when their trainable weights or their optimizers' variables differ.
 
-    It compares every bit. All members call it at the same step, best the first one; it blocks until they do, and reads
-    all weights once. Members with `local_steps` call it right after an average, and have optimizers of their own.
-    Raises RingError too.
+    It compares every bit. All members call it after the same step; it blocks until they do, and reads all weights once.
+    Members with `local_steps` call it right after an average, and have optimizers of their own. What XLA keeps in step
+    is not read. Raises RingError too.
     """
+    if ring.size == 1 or is_spread():
+        return
     variables = list(model.trainable_variables)
-    if getattr(model, "optimizer", None) is not None and ring.local_steps is None:
-        variables += model.optimizer.variables
+    if ring.local_steps is None:
+        optimizers = (getattr(model, "optimizer", None), *own_optimizers(model).values())
+        variables += [slot for optimizer in optimizers if optimizer is not None for slot in optimizer.variables]
     # An optimizer that reduces nothing raises no error: with Horovod's own, members of Keras 3 train apart in silence.
-    digests = [digest(np.asarray(variable)) for variable in variables]
-    table = ring.allgather_array(np.array([digests], "int64"), name="weights")
-    if difference := unequal(table, [variable.path for variable in variables]):
+    if unequal := difference(ring, [(variable.path, model_state.view(variable)) for variable in variables]):
         raise OutOfStepError(
-            f"{difference}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the "
+            f"{unequal}: the members do not train one model. Make the optimizer with ctx.distribute(...) after the "
             "model was loaded, start from equal weights (ctx.keras_callbacks() ensures that), and change "
             "weights and learning rate on all ranks alike"
         )

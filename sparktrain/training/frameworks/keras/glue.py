@@ -15,7 +15,6 @@ from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as ca
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FitCheckpoints
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
 from sparktrain.training.frameworks.keras.loss_scaling import weigh_losses
-from sparktrain.training.frameworks.keras.spread_model import is_spread
 
 
 def prepare_keras(ring: Ring) -> None:
@@ -50,8 +49,7 @@ def keras_callbacks(
         check_same_program(ring, model, steps=steps)
 
     def check(model: Any) -> None:
-        if ring.size > 1 and not is_spread():
-            check_equal(ring, model)
+        check_equal(ring, model)
 
     deps = CallbackDeps(
         ring=ring,

@@ -9,9 +9,10 @@ from sparktrain.model_kinds import named_kind
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
+from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Cursor
-from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras import consistency, model_state
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.notices import issued_notices, notice
@@ -126,6 +127,11 @@ def are_equal(parts: Sequence[Any]) -> bool:
     from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 
     return bool(is_averaged(_model(parts)))
+
+
+def check_equal(ring: Ring, parts: Sequence[Any]) -> None:
+    """See `consistency.check_equal`."""
+    consistency.check_equal(ring, _model(parts))
 
 
 def _captured(parts: Sequence[Any], array_of: Callable[[str, Any], Array]) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -70,7 +70,7 @@ class TakeSnapshots(InternalCallback):
         """See base class. The host that the member leaves has a copy that is lost soon."""
         self._rounds.hasten(self._position.step)
 
-    def on_heal(self) -> None:
+    def on_heal(self, step: int) -> None:
         """See base class."""
         self._rounds.forget_parts()
 

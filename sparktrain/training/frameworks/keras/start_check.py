@@ -12,7 +12,7 @@ import numpy as np
 
 from sparktrain.errors import OutOfStepError
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.frameworks.keras.weight_digests import digest, unequal
+from sparktrain.training.collectives.weight_digests import digest, unequal
 from sparktrain.training.notices import notice
 
 COMPARED = 8

@@ -7,9 +7,9 @@ from weakref import WeakSet
 import numpy as np
 
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.weight_digests import digest
 from sparktrain.training.frameworks.keras import keras_patches
 from sparktrain.training.frameworks.keras.keras_patches import as_written
-from sparktrain.training.frameworks.keras.weight_digests import digest
 from sparktrain.training.notices import notice
 
 

@@ -63,8 +63,8 @@ class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
     def before_move(self) -> None:
         """A member is about to move to another process; called on all others, between two steps."""
 
-    def on_heal(self) -> None:
-        """Another process has taken a lost rank; called on those that have survived, between two collectives."""
+    def on_heal(self, step: int) -> None:
+        """The ring has changed after `step`; called on all its members, between two collectives."""
 
 
 class EventStage(Enum):

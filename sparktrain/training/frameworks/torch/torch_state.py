@@ -13,12 +13,15 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from sparktrain.config.param_values import described
-from sparktrain.errors import UserError
+from sparktrain.errors import OutOfStepError, UserError
 from sparktrain.model_kinds import named_kinds
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import MEMBER, MEMBER_BYTES, Array, TensorFiles, numeric
+from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.weight_digests import difference
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
 from sparktrain.training.frameworks.torch.step_gate import StepGate, updated_tensors
+from sparktrain.training.frameworks.torch.torch_distribution import distributed_models
 
 _PREFIX = "state/"
 GENERATOR = f"{_PREFIX}generator"
@@ -148,6 +151,31 @@ def of_chief(parts: Sequence[Any]) -> dict[str, Array]:
 def are_equal(parts: Sequence[Any]) -> bool:
     """True: members average the gradients of each step."""
     return True
+
+
+def check_equal(ring: Ring, parts: Sequence[Any]) -> None:
+    """Raise OutOfStepError, on all members, where parameters of a model that `ctx.distribute` has returned differ, or
+    tensors that an optimizer among `parts` has for them. Buffers and other modules may be a member's own."""
+    trained = {
+        parameter: name
+        for distributed in distributed_models(parts)
+        for name, parameter in distributed.module.named_parameters()
+        if parameter.requires_grad
+    }
+    tensors = {name: parameter for parameter, name in trained.items()}
+    for optimizer in parts:
+        # Of others, such as ZeroRedundancyOptimizer, each member may have a part.
+        if isinstance(optimizer, torch.optim.Optimizer) and type(optimizer).__module__.startswith("torch.optim."):
+            for parameter, state in optimizer.state.items():
+                slots = {key: slot for key, slot in state.items() if isinstance(slot, torch.Tensor)}
+                if parameter in trained:
+                    tensors |= {f"{trained[parameter]} ({key})": slot for key, slot in slots.items()}
+    arrays = [(name, _with_numpy_type(tensor).cpu().numpy()) for name, tensor in sorted(tensors.items())]
+    if unequal := difference(ring, arrays):
+        raise OutOfStepError(
+            f"{unequal}: the members do not train one model. Change weights, and what the optimizer has, on all ranks "
+            "alike, and train what ctx.distribute() has returned"
+        )
 
 
 def is_split(parts: Sequence[Any]) -> bool:

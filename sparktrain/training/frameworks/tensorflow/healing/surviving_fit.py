@@ -167,15 +167,13 @@ class SurvivingFit:
             self._healing.change(offer, self._steps)
             for callback in self._callbacks:
                 callback.before_move()
-            self._agreement(in_step=True)
+            agreement = self._agreement(in_step=True)
         except RingRefusalError:
             raise
         except (FormError, RingError) as error:  # one more member is lost
             self._agree(error, in_step=True)
         else:
-            self._has_healed = True
-            for callback in self._callbacks:
-                callback.on_heal()
+            self._note_healed(agreement)
         self._divide(self._steps, repeats=True)
         self._report_healed()
 
@@ -237,10 +235,13 @@ class SurvivingFit:
             return self._agreement(in_step=in_step)
 
         agreement = self._healing.heal(error, agreed)
+        self._note_healed(agreement)
+        return agreement
+
+    def _note_healed(self, agreement: RingAgreement) -> None:
         self._has_healed = True
         for callback in self._callbacks:
-            callback.on_heal()
-        return agreement
+            callback.on_heal(agreement.most_advanced.steps)
 
     def _agreement(self, *, in_step: bool) -> RingAgreement:
         results = len(self._healing.continuity.results)
@@ -357,7 +358,7 @@ class SurvivingFit:
         with TensorFiles(arrival.folder) as files:
             self._values.assign_members(files.read(MEMBERS))
         self._healing.continuity.echoes = False
-        self._has_healed = True
+        self._note_healed(arrival)
         self._healing.healed(arrival.most_advanced.steps)
         return arrival.most_advanced.in_step
 
