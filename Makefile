@@ -14,9 +14,11 @@ CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/proc
     'tests/faults/test_gangs.py::test_a_killed_process_costs_a_restart[none-member-0]'
 WORKERS := 3
 ARGS :=
+PYTHONS := python3.11 python3.13
+WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-core test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-core test-newest test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -74,6 +76,9 @@ test-unit: packages ## the innermost ring, in less than 30 s: after each edit
 
 test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in five minutes: before each commit
 	$(BIN)/pytest -n $(WORKERS) $(CORE) -m "not all and not rig and not torch" $(ARGS)
+
+test-newest: setup classes ## both inner rings and a run of each kind with the packages of today, without the lock; WITH="pyspark[connect]==4.0.5" replaces one
+	@WITH="$(WITH)" PYTHONS="$(PYTHONS)" WORKERS=$(WORKERS) scripts/test_newest.sh $(ARGS)
 
 test-newest-python: ## the innermost ring on Python 3.13, of a Debian 13 that debootstrap fetches once (as root)
 	@scripts/test_newest_python.sh $(ARGS)
@@ -136,13 +141,14 @@ format: setup ## put imports and format right
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --generate-hashes --python-version 3.11 --no-header --no-annotate
+# Without its cache, where uv would leave PySpark's source.
+LOCK = $(BIN)/uv pip compile pyproject.toml --quiet --no-cache --generate-hashes --python-version 3.11 --no-header --no-annotate
 
 lock: setup ## rewrite both locks from pyproject.toml: of everything, and of what a demo needs, with the same versions
 	$(LOCK) --extra dev --output-file constraints.txt
 	$(LOCK) --extra demo --constraints constraints.txt --output-file constraints-demo.txt
 
 clean: ## remove .venv, caches and what Spark left behind; results in sparktrain-runs stay
-	rm -rf .venv .venv-torch .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
+	rm -rf .venv .venv-newest .venv-torch .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	rm -rf artifacts metastore_db spark-warehouse derby.log
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -74,10 +74,6 @@ install_missing_packages() {
   [[ ! $missing ]] || fail "installed, but still not found: $missing"
 }
 
-# Packages of the lock that install the others: uv does it in parallel, and the rest builds packages that come as source.
-# pip checks their hashes too, and would fetch builders of its own unchecked.
-installers() { awk '/^[^ ]/ { wanted = /^(packaging|setuptools|uv|wheel)==/ } wanted' "$lock"; }
-
 install_locked_packages() {
   rm -f "$stamp"
   if [[ -e $unfinished ]] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
@@ -87,15 +83,10 @@ install_locked_packages() {
   fi
   touch "$unfinished"
   say "installing $(grep -c == "$lock") locked packages into $venv (a minute or two the first time)"
-  quietly "$venv/bin/python" -m pip install --no-input --disable-pip-version-check --require-hashes -r <(installers)
-  uv_install --require-hashes --no-build-isolation -r "$lock"
-  uv_install --no-deps --no-build-isolation --editable .
+  quietly scripts/install_locked.sh "$venv" "$lock"
   digest_of "$lock" >"$stamp"
   rm "$unfinished"
 }
-
-# The system's certificates, as pip uses them where it is configured so; links where cache and .venv share a disk.
-uv_install() { quietly "$venv/bin/uv" pip install --quiet --native-tls --python "$venv/bin/python" "$@"; }
 
 digest_of() { cat "$1" pyproject.toml | sha256sum; }
 

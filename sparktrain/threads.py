@@ -21,6 +21,7 @@ def spawn(work: Callable[[], None], name: str = "sparktrain-store") -> threading
 async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
     """Run `work` in a thread. Like `asyncio.to_thread`, but neither the loop's end nor the exit waits for it.
 
+    Where Python ends and starts no thread any more, runs it at once, and blocks the loop.
     Raises what `work` raises, and RuntimeError for what no task may raise, such as SystemExit.
     """
     import asyncio  # `spawn` serves commands that have no event loop, and start sooner without it
@@ -49,5 +50,10 @@ async def aside(work: Callable[[], T], name: str = "sparktrain-store") -> T:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(settle, result, failed)
 
-    spawn(run, name)
+    try:
+        spawn(run, name)
+    except RuntimeError:
+        if threading.main_thread().is_alive():
+            raise
+        run()  # at exit: Python 3.12 starts no thread from the end of the main one on
     return await future

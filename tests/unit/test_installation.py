@@ -37,7 +37,8 @@ def test_every_extra_that_docs_messages_and_examples_install_exists() -> None:
 
 def test_spark_and_pandas_are_extras_and_no_requirement() -> None:
     assert not [text for text in PROJECT["dependencies"] if re.match("pyspark|pandas", text)]
-    assert [text.partition(">")[0] for text in EXTRAS["spark"]] == ["pyspark[connect]", "sparktrain[pandas]"]
+    names = [re.split("[<>]", text)[0] for text in EXTRAS["spark"]]
+    assert names == ["pyspark[connect]", "sparktrain[pandas]", "pandas"]
 
 
 def test_what_make_installs_has_every_extra_that_tests_need() -> None:
