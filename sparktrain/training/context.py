@@ -467,6 +467,7 @@ class TrainContext:
             self.report,
             self.should_stop,
             self._stepped,
+            params=self._params,
             own_folders=(self._assignment.work_dir, self.log_dir),
             memory=self._memory_saver(),
             healing=self._gang.healing,
@@ -583,8 +584,7 @@ class TrainContext:
         """The ring for `use`, after patching Keras in this process to use it."""
         from sparktrain.training.frameworks.keras.glue import prepare_keras
 
-        ring = self._gang.training_ring(use)
-        prepare_keras(ring)
+        prepare_keras(ring := self._gang.training_ring(use))
         return ring
 
     def _memory_saver(self) -> "MemorySaver | None":

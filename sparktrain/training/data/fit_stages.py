@@ -65,6 +65,10 @@ class Stages:
         """Whether `open` was called."""
         self.alike = False
         """Whether this member had drawn the same random numbers as the chief by then."""
+        self.settings = 0
+        """A digest of what the trial was called with."""
+        self.call: dict[str, Any] = {}
+        """What distinguishes the newest call of `fit` from others."""
         self._finished: dict[int, Finished] = {}
         self._noticed = False
 

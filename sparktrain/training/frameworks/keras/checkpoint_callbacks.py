@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 import numpy as np
 
 from sparktrain.clock import Clock
@@ -21,6 +22,7 @@ from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.checkpoint.tensor_slices import Index
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.data.fit_call import check_call, describe_call
 from sparktrain.training.data.fit_stages import KEPT_BYTES, Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
@@ -166,7 +168,7 @@ class Resume(InternalCallback):
         self._metrics: list[tuple[Any, Any]] = []
 
     def on_train_begin(self, logs: Any = None) -> None:
-        """Raises SpecError if the model cannot be built yet, and CheckpointError."""
+        """Raises UserError for another fit than the checkpoint has, or an unbuilt model, and CheckpointError."""
         self._past.states = {}
         self._past.values = []
         self._past.midway = False
@@ -183,9 +185,15 @@ class Resume(InternalCallback):
         build_all(self.model, position.spec, needed=behind or self._ring.size > 1)
         if self._checkpoints is None:
             return
-        if (finished := stages.finished_before(position.fit)) is not None:
-            self._skip(finished)
+        parts = keras.tree.flatten(position.spec)
+        stages.call = describe_call(self.model, parts, self.params["epochs"], stages.settings)
+        if (past := stages.finished_before(position.fit)) is not None:
+            self._check(past.facts, finished=True)
+            self._skip(past)
         elif stages.resumes(position.fit) and stages.place is not None:
+            content = stages.place.content
+            finished = content.get("stopped", False) or stages.place.epoch >= self.params["epochs"]
+            self._check(content, finished=finished)
             self._past.own = self._checkpoints.restore(self.model, alike=stages.alike) == self._ring.size
             self._resume(stages.place)
 
@@ -214,6 +222,11 @@ class Resume(InternalCallback):
             self._past.agreed = content[SENT]["agreed"]
             chiefs = content[SENT]["drawn"]
         self._position.stages.open(StagePosition(step, epoch, batch, content) if step >= 0 else None, chiefs == drawn)
+
+    def _check(self, content: Mapping[str, Any], *, finished: bool) -> None:
+        """Members may differ in where they call `fit`, and a checkpoint is the chief's."""
+        if self._ring.rank == 0 and not self._past.sent:
+            check_call(self._position.stages.call, content.get("call", {}), self._position.fit, finished=finished)
 
     def _skip(self, finished: Finished) -> None:
         facts = finished.facts
@@ -402,6 +415,7 @@ def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> di
         "steps": position.per_epoch,
         "stopped": model.stop_training and not position.stopped,
         "callbacks": keep.states(),
+        "call": position.stages.call,
     }
     return content | position.stages.packed()
 
@@ -448,6 +462,7 @@ class EndStage(InternalCallback):
             self._restore(finished)
             return
         facts = {
+            "call": stages.call,
             "step": position.step,
             "reported": position.reported,
             "passes": [[count, count] for _, count in position.passes()],

@@ -1,6 +1,6 @@
 """Connects the Keras callbacks to the context of a member. Imports Keras."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sparktrain.clock import Clock
@@ -9,6 +9,7 @@ from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.data.fit_call import settings_digest
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras.callbacks import CallbackDeps
 from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as callbacks
@@ -37,6 +38,7 @@ def keras_callbacks(
     should_stop: Callable[[], bool],
     stepped: Callable[[int, bool], None],
     *,
+    params: Mapping[str, Any],
     own_folders: tuple[str, ...],
     memory: MemorySaver | None,
     keep: int,
@@ -51,6 +53,7 @@ def keras_callbacks(
     def check(model: Any) -> None:
         check_equal(ring, model)
 
+    position.stages.settings = settings_digest(params, ring.size)
     deps = CallbackDeps(
         ring=ring,
         position=position,
