@@ -39,7 +39,7 @@ from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.layout import STEPS
-from sparktrain.rundir.newest_step import read_newest_step
+from sparktrain.rundir.newest_step import StepMarks, read_newest_step
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.store.folder_removal import discard
 from sparktrain.store.hadoop.token_file import token_variables
@@ -465,8 +465,9 @@ class _Pace:
         self._last = (now, message.step)
         return m.MemberStepped(member, message.step, per_s, message.training, message.times)
 
-    def last_of(self, member: Member, step: int | None) -> m.MemberStepped | None:
-        """The message about the newest `step` of a member that ends, where its reports lack that."""
-        if step is None or (self._last is not None and self._last[1] == step):
+    def last_of(self, member: Member, marks: StepMarks) -> m.MemberStepped | None:
+        """The message about the newest step of a member that ends, where its reports lack that."""
+        is_reported = self._last is not None and self._last[1] == marks.step
+        if marks.step is None or (is_reported and marks.called is None):
             return None
-        return m.MemberStepped(member, step, 0.0)
+        return m.MemberStepped(member, marks.step, 0.0, called=marks.called)

@@ -100,6 +100,8 @@ class MemberStepped(Small, frozen=True, tag=True):
     """More steps follow: a long silence is a hang."""
     times: StepTimes | None = None
     """Where the newest steps went; None where no ring notes that."""
+    called: int | None = None
+    """Once the process is gone: the steps after which all its callbacks had been called; None where that is unknown."""
 
 
 class MemberAwaits(Small, frozen=True, tag=True):
@@ -251,6 +253,8 @@ class FormGang(Message, frozen=True, tag=True):
     """Number of the ring that they form: 0 for the first of a generation, and one more after each `RingBroken`."""
     ranks: tuple[Rank, ...] = ()
     """The ranks of the members with these places, where some of the gang have none in this ring; empty: all."""
+    called: int | None = None
+    """The steps after which the lost process of this member had called its callbacks; None where that is unknown."""
 
 
 class RingBroken(Message, frozen=True, tag=True):

@@ -160,7 +160,7 @@ class RunMachine:
             case m.MemberReported():
                 return self._on_reported(gang, agent, message, at)
             case m.MemberStepped():
-                pace = Pace(message.step, at, message.steps_per_s, message.training, message.times)
+                pace = Pace(message.step, at, message.steps_per_s, message.training, message.times, message.called)
                 gang.step(message.member.rank, pace)
                 self.sweep.time_steps(gang, at)
                 return []

@@ -212,6 +212,11 @@ class AgentWire:
         self._receive()
         return max(message.ring if message is not None else 0 for message in (self._formed, self._broken))
 
+    @property
+    def called(self) -> int | None:
+        """The steps after which the process before this one had called its callbacks; None where that is unknown."""
+        return None if self._formed is None else self._formed.called
+
     def on_ring_broken(self, callback: Callable[[int], None]) -> None:
         """Call `callback` with the number of the next ring each time another member is lost and this one heals.
 

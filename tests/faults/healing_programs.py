@@ -92,6 +92,21 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
                     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Lines(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Writes a line for each step of its rank: the step, the number of the batch, and whether it has a loss."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self.lines = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """See base class."""
+        self.lines += 1
+        with self._path.open("a") as file:
+            print(json.dumps([int(self.model.optimizer.iterations), self.lines, batch, "loss" in logs]), file=file)
+
+
 def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
     """Kill this process once the next one of another rank has entered its function: the ring heals then.
 
@@ -236,7 +251,7 @@ def train(
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint=every), stopper]
     if kills or lag is None:
         kill = Kill(notes, ctx.rank, kills, step_s, cyclic)
-        callbacks.append(kill)
+        callbacks += [kill, Lines(notes / f"lines-{ctx.rank}")]
         kill_in_round(kill)
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if sharded:

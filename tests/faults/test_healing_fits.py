@@ -15,7 +15,7 @@ import pytest
 import sparktrain as st
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
-from tests.faults.healing_programs import train
+from tests.faults.healing_programs import BATCH, ROWS, train
 from tests.faults.test_draining import agent_of
 from tests.support.healed_members import Members, members_in
 
@@ -89,6 +89,12 @@ def test_the_others_train_on_when_a_member_is_killed(
     kills: list[tuple[int, str, int]],
 ) -> None:
     result, members, processes = trained(pool, tmp_path, size, sharded, list(map(list, kills)))
+    if all(event == "batch" for _, event, _ in kills):
+        steps = len(members[0][1]["history"]["loss"]) * (length := ROWS // BATCH // size)
+        for rank in range(size):
+            lines = (tmp_path / "notes" / f"lines-{rank}").read_text().splitlines()
+            expected = [[step + 1, step + 1, step % length, True] for step in range(steps)]
+            assert list(map(json.loads, lines)) == expected, "callbacks after the one that killed are called once"
 
     assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
         (rank, True, 0) for rank, _, _ in kills

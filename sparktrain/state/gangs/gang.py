@@ -131,6 +131,8 @@ class Gang:
         # earlier than at the loss before: perhaps only that process had reported a step.
         reported = [step for step in (absence.step, self.progress.last_step) if step is not None]
         absence.step = max(reported, default=None)
+        if (pace := self.progress.paces.get(rank)) is not None:
+            absence.called = pace.called
         self.attendance.declare(rank, heals=False)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))
 
@@ -165,9 +167,11 @@ class Gang:
     def form(self, member: Member, ring: int) -> FormGang:
         """What has `member` form ring `ring` with the others that have a place in it."""
         ranks = self.ranks
+        absence = self.absences.by_rank.get(member.rank)
+        called = None if absence is None else absence.called
         if len(ranks) == self.size:
-            return FormGang(member, self.places, ring)
-        return FormGang(member, tuple(self.places[rank] for rank in ranks), ring, ranks)
+            return FormGang(member, self.places, ring, called=called)
+        return FormGang(member, tuple(self.places[rank] for rank in ranks), ring, ranks, called)
 
     def move(self, rank: Rank, place: MemberAddress) -> None:
         """Member `rank` is at another place from now on."""

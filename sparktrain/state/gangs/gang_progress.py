@@ -21,6 +21,8 @@ class Pace(Struct, gc=False):
     """More steps are to come: a long silence is a hang."""
     times: StepTimes | None = None
     """Where the newest steps went; None where no ring notes that."""
+    called: int | None = None
+    """See `MemberStepped.called`."""
 
 
 class GangAttendance(Struct, gc=False):

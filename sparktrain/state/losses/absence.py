@@ -40,6 +40,8 @@ class Absence(Struct, gc=False):
     """Processes that were lost since it trained last."""
     step: int | None = None
     """The newest step that a member had reported when this one was lost."""
+    called: int | None = None
+    """The steps after which its process had called all its callbacks; None where that is unknown."""
     incarnation: int = 0
     """Of the process that is gone."""
     moved: bool = False

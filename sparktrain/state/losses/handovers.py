@@ -214,13 +214,13 @@ class Handovers:
         handover.ring = absence.ring
         formed = self._take_place(gang, handover, at + self._sweep.limits.join_timeout_s)
         peers = [(agent, peer) for agent, peer in gang.live() if peer.rank != rank]
-        return [*formed, *(do.Send(agent, m.FormGang(peer, gang.places, absence.ring)) for agent, peer in peers)]
+        return [*formed, *(do.Send(agent, gang.form(peer, absence.ring)) for agent, peer in peers)]
 
     def _take_place(self, gang: Gang, handover: Handover, by: float) -> Commands:
         gang.handovers.current = None
         renamed = self._processes.take_place(gang, handover, by)
         member = gang.member(handover.rank)
-        return [*renamed, do.Send(handover.agent, m.FormGang(member, gang.places, handover.ring))]
+        return [*renamed, do.Send(handover.agent, gang.form(member, handover.ring))]
 
     # ---- a prepared process is not needed, or fails
 

@@ -88,6 +88,7 @@ class MemberRestarts:
                 ring=earlier.ring,
                 losses=earlier.losses + (not is_ending),
                 step=earlier.step,
+                called=earlier.called,
             )
         gang.depart(rank, absence)
         self._waiting[gang.trial] = None

@@ -148,7 +148,7 @@ class Standbys:
         # Another lost member is still on its way: all form the ring when it has come.
         if not all(absent.reserved for absent in gang.absences.by_rank.values()):
             return renamed
-        formed = [do.Send(agent, m.FormGang(peer, gang.places, absence.ring)) for agent, peer in gang.live()]
+        formed = [do.Send(agent, gang.form(peer, absence.ring)) for agent, peer in gang.live()]
         return [*renamed, *formed]
 
     def pop_ready(self, gang: Gang, rank: Rank) -> Handover | None:

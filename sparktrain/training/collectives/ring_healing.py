@@ -166,6 +166,11 @@ class RingHealing:
         """The names of the collectives in traced functions."""
         return self._healing_ring.traced_names
 
+    @property
+    def called(self) -> int | None:
+        """The steps after which the process before this one had called its callbacks; None where that is unknown."""
+        return self._wire.called
+
     def forget_calls(self) -> None:
         """Count only collectives from now on: those before belong to no training function."""
         self.continuity.started = 0

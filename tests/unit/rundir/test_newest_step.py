@@ -21,17 +21,20 @@ def test_a_process_that_is_killed_leaves_its_newest_step(tmp_path: Path) -> None
             reports.reached(step)
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert read_newest_step(tmp_path) == 40
+    assert read_newest_step(tmp_path) == (40, None)
 
 
 def test_there_is_none_before_the_first_step_and_without_a_file(tmp_path: Path) -> None:
-    assert read_newest_step(tmp_path) is None
+    assert read_newest_step(tmp_path) == (None, None)
     mark = NewestStep()
     mark.keep_in(tmp_path / "absent")
     mark.mark(3)
     mark.keep_in(tmp_path)
-    assert read_newest_step(tmp_path) is None
+    assert read_newest_step(tmp_path) == (None, None)
     mark.mark(0)
-    assert read_newest_step(tmp_path) == 0
+    assert read_newest_step(tmp_path) == (0, None)
+    mark.mark(7)
+    mark.mark_called(6)
+    assert read_newest_step(tmp_path) == (7, 6)
     (tmp_path / "newest-step").write_bytes(b"cut")
-    assert read_newest_step(tmp_path) is None
+    assert read_newest_step(tmp_path) == (None, None)

@@ -67,6 +67,8 @@ def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_on
     others = [agent for agent in agents if agent != agents[rank]]
     world.at = 3.0
     world.commands.clear()
+    # Its agent reads that after the end of the process.
+    world.receive(agents[rank], m.MemberStepped(world.running[agents[rank]], STEP, 0.0, called=STEP - 1))
     commands = world.fail(agents[rank], kind)
     broken = {each.agent: each.message for each in commands if isinstance(each, do.Send)}
     assert broken == {agent: m.RingBroken(world.running[agent], 1) for agent in others}
@@ -79,6 +81,8 @@ def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_on
     messages = {each.agent: each.message for each in formed if isinstance(each, do.Send)}
     assert messages.keys() == set(agents), "the others reserve no port, and get the places again"
     assert {(message.ring, message.places[rank].port) for message in messages.values()} == {(1, 5000)}
+    called = {message.member.rank: message.called for message in messages.values()}
+    assert called == {Rank(number): STEP - 1 if number == rank else None for number in range(3)}
     world.enter(agents[rank])
     world.at = 4.5
     *first, last = agents

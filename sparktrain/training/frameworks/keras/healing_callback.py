@@ -7,6 +7,7 @@ import keras
 
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import RingError
+from sparktrain.rundir.newest_step import newest_step
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
@@ -41,7 +42,7 @@ class StageMark(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         if self.fit is not None:
-            self.fit.enter("on_train_batch_end", self._stage)
+            self.fit.enter("on_train_batch_end", self._stage, batch, logs)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
@@ -95,6 +96,7 @@ class HealTogether(InternalCallback):
         """See base class."""
         if self._fit is not None:
             self._fit.leave()
+            newest_step.mark_called(self._keep.position.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""

@@ -226,7 +226,11 @@ class CallbackStateKeeper(InternalCallback):
     def _restore(self) -> None:
         for variable, value in self._past.values:
             model_state.put_back(variable, value)
-        for name, state in self._past.states.items():
+        self.take(self._past.states)
+
+    def take(self, states: State) -> None:
+        """Give the user's callbacks what `states` has returned."""
+        for name, state in states.items():
             if (callback := self._callbacks.get(name)) is None:
                 continue
             if "" in state:

@@ -13,12 +13,14 @@ from typing import Any
 import keras
 
 from sparktrain.errors import FormError, RingError
+from sparktrain.rundir.newest_step import newest_step
 from sparktrain.state.agent_messages import OfferHandover
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.saver import capture
+from sparktrain.training.checkpoint.saver import capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingRefusalError, RingStanding
 from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.averaging import scalars
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
 from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader
@@ -93,18 +95,21 @@ class SurvivingFit:
         """The users' callbacks that do something at an event."""
         self._noted: list[tuple[Any, dict[str, Any]]] = []
         """Their attributes before the newest event."""
+        self._newest_call: tuple[int, Any] = (0, None)
+        """What Keras has called callbacks with after the newest step: the number of its batch, and the logs."""
         self._agreed: list[list[int]] = []
         """What the members had agreed on before the callbacks of the newest step."""
         self._event = ""
         """The event of Keras that runs; empty outside of `_EVENTS`."""
         self._stage = EventStage.BEFORE
 
-    def enter(self, event: str, stage: EventStage) -> None:
+    def enter(self, event: str, stage: EventStage, batch: int = 0, logs: Any = None) -> None:
         """The callbacks of `stage` are called for `event` next. Noted: what another process would call users' with."""
         self._event = event
         self._stage = stage
         if stage is EventStage.USERS:
             self._noted = [(callback, _attributes(callback)) for callback in self._listening[event]]
+            self._newest_call = batch, logs
 
     def leave(self) -> None:
         """All callbacks have been called for the event."""
@@ -282,7 +287,7 @@ class SurvivingFit:
         position.step -= back
         position.batch -= back
         try:
-            with nullcontext() if in_step else self._as_noted():
+            with nullcontext() if in_step or self._stage is not EventStage.AFTER else self._as_noted():
                 content = fit_content(position, self._keep, self._model)
             names = [type(callback).__name__ for callback in self._agreeing]
             agreed = self._agreements() if in_step else self._agreed
@@ -292,6 +297,7 @@ class SurvivingFit:
                 "agreed": by_name,
                 "read_only": not in_step,
                 "number": position.number,
+                "newest_call": self._call_before() if in_step else None,
             }
             extra = {FIT_STATE: content}
             # Nothing trains until the files are written: a copy of large weights would double the time.
@@ -330,16 +336,21 @@ class SurvivingFit:
 
     @contextmanager
     def _as_noted(self) -> Iterator[None]:
-        """Within the block the users' callbacks are as before the event, if they have been called for it."""
-        noted = self._noted if self._stage is EventStage.AFTER else []
-        present = [dict(vars(entry)) for entry, _ in noted]
-        for entry, attributes in noted:
+        """Within the block the users' callbacks are as before the newest event that has called them."""
+        present = [dict(vars(entry)) for entry, _ in self._noted]
+        for entry, attributes in self._noted:
             vars(entry).update(attributes)
         try:
             yield
         finally:
-            for (entry, _), attributes in zip(noted, present, strict=True):
+            for (entry, _), attributes in zip(self._noted, present, strict=True):
                 vars(entry).update(attributes)
+
+    def _call_before(self) -> dict[str, Any]:
+        """What another process calls the users' callbacks with for the newest step, if the lost one has not."""
+        batch, logs = self._newest_call
+        with self._as_noted():
+            return {"batch": batch, "logs": scalars(logs or {}), "callbacks": self._keep.states()}
 
     def _agreements(self) -> list[list[int]]:
         return [list(callback.agreed()) for callback in self._agreeing]
@@ -359,8 +370,32 @@ class SurvivingFit:
             self._values.assign_members(files.read(MEMBERS))
         self._healing.continuity.echoes = False
         self._note_healed(arrival)
+        self._call_for_lost(arrival)
         self._healing.healed(arrival.most_advanced.steps)
         return arrival.most_advanced.in_step
+
+    def _call_for_lost(self, arrival: RingAgreement) -> None:
+        """Call the users' callbacks for the newest step where the lost process was killed before it had.
+
+        The others have called theirs, and this process has the states after that: it only lacks what the callbacks of
+        the lost rank do beside.
+        """
+        step = arrival.most_advanced.steps
+        if not arrival.most_advanced.in_step or self._healing.called != step - 1:
+            return
+        call = peek(arrival.folder).extra[FIT_STATE][SENT]["newest_call"]
+        model = self._model
+        variables = [*model.variables, *model.optimizer.variables]
+        values = [(variable, model_state.retained_value(variable)) for variable in variables]
+        states = self._keep.states()
+        self._keep.take(call["callbacks"])
+        for callback in self._listening["on_train_batch_end"]:
+            callback.on_train_batch_end(call["batch"], call["logs"])
+        self._keep.take(states)
+        model.stop_training = False
+        for variable, value in values:
+            model_state.put_back(variable, value)
+        newest_step.mark_called(step)
 
     def _end_step(self) -> None:
         self._steps += 1
