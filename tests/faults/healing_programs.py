@@ -235,7 +235,7 @@ def train(
     ctx: Any,
     lag: int | None = None,
     step_s: float = 0.0,
-    every: str = "auto",
+    every: str | None = "auto",
     cyclic: bool = False,
 ) -> None:
     """Train on plain arrays or, in another order in each epoch, by `ctx.shard`; note how this member has ended."""

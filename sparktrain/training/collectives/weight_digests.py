@@ -24,11 +24,11 @@ def digest(*arrays: Any) -> int:
     checksum = 0
     for array in arrays:
         content = np.ravel(array).view(np.uint8)
-        whole = content.size // (8 * _WORDS) * 8 * _WORDS
-        if whole:
-            sums = np.add.reduce(content[:whole].view(np.uint64).reshape(-1, _WORDS), axis=0)
+        end = content.size // (8 * _WORDS) * 8 * _WORDS
+        if end:
+            sums = np.add.reduce(content[:end].view(np.uint64).reshape(-1, _WORDS), axis=0)
             checksum = zlib.crc32(sums.data, checksum)
-        checksum = zlib.crc32(content[whole:].data, checksum)
+        checksum = zlib.crc32(content[end:].data, checksum)
     return checksum
 
 
