@@ -13,25 +13,36 @@ from typing import Any
 
 import cloudpickle
 
+from sparktrain.protocol.settings import script_settings
+
 FILE_KEY = "SPARKTRAIN_SCRIPT"
 """Environment variable of a member: the file of the function, from which child processes get its script."""
 SPAWNED = "sparktrain.training.spawned_script"
 """The module that such a child process runs in place of the script."""
 
+_notice: Callable[[str], None] = functools.partial(print, file=sys.stderr)
+"""Prints what continues in another way than the user asked."""
 _names: dict[str, Any] | None = None
 """The names of this member's script; None in a process that is none."""
 registered: dict[str, dict[str, Any]] = {}
 """What the user's code has registered with Keras, by library and name: objects, or pickles of those that the function
 does not reach."""
 
+configuration: dict[str, dict[str, Any]] = {}
+"""The settings of the script, by library: see `script_settings`."""
 
-def enter(spawns: bool) -> None:
+
+def enter(spawns: bool, notice: Callable[[str], None]) -> None:
     """Give this process a `__main__` for the script of one function. Call it once, before that is loaded.
+
+    `notice` reports what the script has set and this process cannot have.
 
     With `spawns`, Python runs `SPAWNED` in processes that `multiprocessing` starts from here.
     """
     # Functions of a script travel by value, so a member found none of its classes in `__main__`: pickle, joblib and
     # multiprocessing failed.
+    global _notice
+    _notice = notice
     script = _Script("__main__")
     if spawns:
         script.__spec__ = _ScriptSpec(SPAWNED, None)
@@ -61,6 +72,22 @@ def script_names(namespace: dict[str, Any]) -> dict[str, Any]:
 def sent(function: Any, *_: object) -> Any:
     """The function. The other parts of its pickle have done their work when they were loaded."""
     return function
+
+
+def configured(_: object, function: Any, *__: object) -> Any:
+    """As `sent`, for a script that has set up libraries: the first part of its pickle has done that."""
+    return function
+
+
+def configure(settings: dict[str, dict[str, Any]]) -> None:
+    """Set up the libraries of this process as in the script, before what follows in the pickle is loaded."""
+    if _names is not None:
+        configuration.update(settings)
+        script_settings.apply(settings, _refused)
+
+
+def _refused(setting: str, error: Exception) -> None:
+    _notice(f"the program has set {setting}, which cannot be set here: {type(error).__name__}: {error}")
 
 
 def bind(names: dict[str, Any], *_: object) -> None:

@@ -28,6 +28,7 @@ from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_member import serve_shard
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import has_ps, serve_if_server
 from sparktrain.training.frameworks.torch import horovod_torch, lone_group
+from sparktrain.training.notices import notice
 from sparktrain.training.source_homes import find
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
@@ -127,7 +128,7 @@ def _load(assignment: m.Assignment) -> Callable[..., Any]:
     code = assignment.code
     if not code.by_reference:
         os.environ[sent_script.FILE_KEY] = code.path
-    sent_script.enter(spawns=not code.by_reference)
+    sent_script.enter(not code.by_reference, notice)
     return script_loading.load(code.path, code.by_reference)
 
 

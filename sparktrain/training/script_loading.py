@@ -19,6 +19,8 @@ def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
     function = _referred(code.decode()) if by_reference else cloudpickle.loads(code)
     if not callable(function):
         raise TypeError(f"a function was expected, not {type(function).__name__}")
+    # Once more, because modules of the user that came with the function may set what the script has changed after them.
+    sent_script.configure(sent_script.configuration)
     # The user's code has registered them with Keras in the driver.
     for library in sent_script.registered:
         patch_when_imported(library, _register)

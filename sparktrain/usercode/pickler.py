@@ -66,9 +66,18 @@ class ScriptPickler(sent_script.CodePickler):
         self._by_value: dict[int, Any] = {}
         """Functions and classes that were pickled by value."""
 
-    def dump_function(self, function: Any, registered: Callable[["ScriptPickler"], dict[str, Any]]) -> None:
-        """Pickle a function, what the script calls its parts, and what Keras knows of them by `registered`."""
-        self.dump(_Call(lambda: (sent_script.sent, (function, self._names(set()), _registering(self, registered)))))
+    def dump_function(
+        self, function: Any, registered: Callable[["ScriptPickler"], dict[str, Any]], settings: dict[str, Any]
+    ) -> None:
+        """Pickle a function, what the script calls its parts, and what Keras knows of them by `registered`.
+
+        Before these, the `settings` of libraries that the script has made: parts may depend on them.
+        """
+        parts = function, self._names(set()), _registering(self, registered)
+        configuring = _Call(lambda: (sent_script.configure, (settings,)))
+        self.dump(
+            _Call(lambda: (sent_script.configured, (configuring, *parts)) if settings else (sent_script.sent, parts))
+        )
 
     def dump_value(self, value: object) -> None:
         """Pickle a value that the function captures."""
@@ -167,7 +176,7 @@ class ScriptPickler(sent_script.CodePickler):
             held = script[top]
             for name in filter(None, below.split(".")):
                 held = getattr(held, name, None)
-            if held is value and (script[top] is value or _can_be_pickled(script[top], self._library)):
+            if held is value and (script[top] is value or can_be_pickled(script[top], self._library)):
                 yield top, script[top]
 
 
@@ -193,7 +202,8 @@ def _registering(pickler: ScriptPickler, registered: Callable[[ScriptPickler], d
     return _Call(lambda: (sent_script.register, (registered(pickler),)))
 
 
-def _can_be_pickled(value: object, library: LibraryObjects) -> bool:
+def can_be_pickled(value: object, library: LibraryObjects | None = None) -> bool:
+    """Whether `value` can be sent with a function, and is not large."""
     try:
         ScriptPickler(Sink(_MOST_BESIDE), library).dump(value)
     except Exception:  # whatever the value's own __reduce__ raises

@@ -2,9 +2,10 @@
 
 import hashlib
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import cloudpickle
@@ -50,13 +51,15 @@ def pack(
     *,
     sources: Sources | None = None,
     values: Collection[str] = (),
+    settings: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> Code:
     """Pack the function and the local modules that it needs into one message.
 
     A target of the command line is imported by executors; every other function is pickled by cloudpickle, by value when
     it is defined in a script, a notebook or another function, and by reference when its module can be imported.
-    `values` are texts among its parameters, which may name modules. Runs no user code except what pickling calls.
-    Raises FunctionError when it cannot be pickled, or has more than `limit` bytes with its modules and captured values.
+    `values` are texts among its parameters, which may name modules; a pickle brings `settings` of libraries too.
+    Runs no user code except what pickling calls. Raises FunctionError when it cannot be pickled, or has more than
+    `limit` bytes with its modules and captured values.
     """
     target = function if isinstance(function, Target) else Target.of(function)
     # One reading for a whole call: the files of the user were followed four times, 160 ms for 440 files.
@@ -65,7 +68,7 @@ def pack(
         data = target.reference.encode()
         archive = _modules_archive(target, sources, values)
     else:
-        data = _pickle(target.function, limit)
+        data = _pickle(target.function, limit, settings)
         archive = _archive(_local_modules(target.function, data, sources), _dynamic(target, sources, values))
     if len(data) + len(archive) > limit:
         raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB", limit)
@@ -78,7 +81,7 @@ def pickled(function: Callable[..., Any], limit: int = CODE_BYTES) -> bytes:
 
     Raises FunctionError when it cannot be pickled, or has more than `limit` bytes.
     """
-    return _pickle(function, limit)
+    return _pickle(function, limit, {})
 
 
 def unpickled(data: bytes) -> Any:
@@ -160,7 +163,7 @@ def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[
     return [place for place in places if is_on_path(place.stem)]
 
 
-def _pickle(function: Callable[..., Any], limit: int) -> bytes:
+def _pickle(function: Callable[..., Any], limit: int, settings: Mapping[str, dict[str, Any]]) -> bytes:
     for capture in captures_of(function):
         if belongs_to_driver(capture.value):
             raise _cannot_be_sent(function, capture, "is Spark's")
@@ -168,7 +171,7 @@ def _pickle(function: Callable[..., Any], limit: int) -> bytes:
             raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit)
     sink = Sink(limit, keep=True)
     try:
-        ScriptPickler(sink).dump_function(function, lambda pickler: registered(pickler, function))
+        ScriptPickler(sink).dump_function(function, lambda pickler: registered(pickler, function), dict(settings))
     except TooLargeError:
         raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit) from None
     except Exception as error:

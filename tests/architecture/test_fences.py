@@ -166,6 +166,7 @@ FENCES = [
             "sparktrain/inference/backend_setup.py",  # before the import of Keras, which reads its backend there
             "sparktrain/nesting.py",
             "sparktrain/protocol/grpc_without_fork_handlers.py",  # for the import of gRPC alone
+            "sparktrain/protocol/settings/import_paths.py",  # PYTHONPATH, which is no setting of the script
             "sparktrain/store/hadoop/hadoop_conf.py",
             "sparktrain/store/hadoop/token_file.py",
             "sparktrain/webserve/server_process.py",
@@ -188,6 +189,7 @@ FENCES = [
             "sparktrain/protocol/row_pickles.py",  # rows of an RDD
             "sparktrain/protocol/sent_script.py",  # names the files of code in what the others pickle
             "sparktrain/training/export.py",  # estimators that skops cannot write; joblib reads them: docs/security.md
+            "sparktrain/protocol/settings/parsed_flags.py",  # within that of a function
         ),
     ),
     Fence(

@@ -3,8 +3,9 @@
 import ast
 import itertools
 import json
+import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from sparktrain.driver.backend_choice import keras_setting
 from sparktrain.errors import SpecError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
+from sparktrain.protocol.settings import script_settings
 from sparktrain.runs.plan import Plan
 from sparktrain.search.space import Space
 from sparktrain.usercode.code_changes import text_of
@@ -23,6 +25,7 @@ from sparktrain.usercode.fingerprint import fingerprint
 from sparktrain.usercode.framework_imports import FrameworkImports, framework_imports, framework_imports_in
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
+from sparktrain.usercode.pickler import can_be_pickled
 from sparktrain.usercode.preload import KerasInTrials, PreloadChoice, shared
 from sparktrain.usercode.serialize import pack, preload_choice
 from sparktrain.usercode.source_imports import MOST_CHARS
@@ -30,6 +33,11 @@ from sparktrain.usercode.target import Target, check_call
 
 MOST_CASES = 10_000
 """So many cases are looked at for texts: a grid of them has every value several times."""
+
+
+Settings = dict[str, script_settings.Values]
+logger = logging.getLogger("sparktrain")
+_PLAIN = (bool, int, float, str, bytes)
 
 
 class PackedProgram(NamedTuple):
@@ -41,7 +49,7 @@ class PackedProgram(NamedTuple):
     preload: Sequence[str]
     text: str
     notes: tuple[str, ...] = ()
-    """What zygotes leave to trials, for the first lines of the run."""
+    """What trials take over, and what zygotes leave to them, for the first lines of the run."""
 
 
 class FunctionProgram:
@@ -93,15 +101,17 @@ class FunctionProgram:
             choice = preload_choice(target, gang, env, sources=sources, keras=keras)
         else:
             choice = PreloadChoice(tuple(preload))
-        code = pack(target, limit, sources=sources, values=self._values)
-        parts = fingerprint(target, code, sources=sources)
+        # A module that executors import makes its settings there.
+        settings = {} if target.reference is not None else _sendable(script_settings.changed())
+        code = pack(target, limit, sources=sources, values=self._values, settings=settings)
+        parts = fingerprint(target, code, sources=sources) | script_settings.fingerprint(settings)
         return PackedProgram(
             name=target.name,
             code=code,
             parts=parts,
             preload=choice.modules,
             text=text_of(target),
-            notes=choice.notes,
+            notes=(*_taken_over(settings), *choice.notes),
         )
 
 
@@ -163,6 +173,26 @@ class StoredProgram:
         if function is None or function.args.kwarg is not None:
             return None
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
+
+
+def _sendable(settings: Settings) -> Settings:
+    """Those that can be pickled; warns of the others."""
+    sendable: Settings = {}
+    for library, values in settings.items():
+        for name, value in values.items():
+            if not isinstance(value, Exception) and (type(value) in _PLAIN or can_be_pickled(value)):
+                sendable.setdefault(library, {})[name] = value
+            else:
+                cause = f": {value}" if isinstance(value, Exception) else ""
+                logger.warning(
+                    "trials do not get %s %s of this process, so set it in the function%s", library, name, cause
+                )
+    return sendable
+
+
+def _taken_over(settings: Settings) -> Iterator[str]:
+    if texts := "; ".join(script_settings.described(settings)):
+        yield f"trials take over the settings of this process: {texts}"
 
 
 def _texts(space: Space, place: str) -> set[str]:

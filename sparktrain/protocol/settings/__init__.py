@@ -1,0 +1,1 @@
+"""The settings that a script has made, from the driver to its trials."""

@@ -1,0 +1,174 @@
+"""A program's settings of libraries hold in its trials as in the program itself."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+START = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import json, sys, tempfile
+import sparktrain as st
+
+def compare(train):
+    result = st.sweep(
+        train, {"lr": [0.1]}, metric="loss", mode="min", spark=st.local(slots=1), dir=tempfile.mkdtemp(), progress=False
+    )
+    trial = result.trials[0]
+    log = open(trial.log).read() if os.path.exists(trial.log) else ""
+    print(json.dumps({"script": train(0.1), "trial": trial.metrics, "error": str(trial.error), "log": log}))
+"""
+FRESH = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import absl.flags, csv, decimal, locale, multiprocessing
+import jax, keras, lightgbm, numpy, optuna, pandas, scipy.special, sklearn, tensorflow, xgboost
+import sparktrain
+from sparktrain.protocol.settings import script_settings
+print(list(script_settings.described(script_settings.changed())))
+"""
+
+
+SETTINGS = """
+import csv, decimal, locale, multiprocessing, warnings
+import jax, keras, numpy, pandas, scipy.special, sklearn, tensorflow as tf, xgboost
+
+keras.config.set_floatx("float64")
+keras.config.set_dtype_policy("mixed_bfloat16")
+keras.config.set_image_data_format("channels_first")
+keras.config.set_epsilon(1e-3)
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+tf.config.run_functions_eagerly(True)
+tf.config.set_soft_device_placement(False)
+sklearn.set_config(transform_output="pandas", assume_finite=True)
+pandas.set_option("mode.sim_interactive", True)
+pandas.set_option("display.float_format", lambda number: f"{number:.1f}")
+xgboost.set_config(verbosity=0)
+numpy.seterr(divide="raise")
+numpy.set_printoptions(precision=3)
+scipy.special.seterr(singular="raise")
+warnings.simplefilter("ignore", RuntimeWarning)
+csv.field_size_limit(2**20)
+decimal.getcontext().prec = 50
+decimal.getcontext().traps[decimal.Inexact] = True
+locale.setlocale(locale.LC_NUMERIC, "C.UTF-8")
+multiprocessing.set_start_method("spawn")
+sys.setrecursionlimit(5000)
+sys.path.append("/opt")
+
+def train(lr):
+    layer = keras.layers.Dense(2)
+    layer.build((None, 2))
+    inner = keras.layers.Dense(2, dtype="float32")
+    numbers = {
+        "floatx": keras.config.floatx() == "float64",
+        "policy": layer.compute_dtype == "bfloat16",
+        "own_policy": inner.compute_dtype == "float32",
+        "format": keras.config.image_data_format() == "channels_first",
+        "epsilon": keras.config.epsilon(),
+        "x64": jax.config.jax_enable_x64,
+        "strict": jax.config.jax_numpy_dtype_promotion.value == "strict",
+        "eager": tf.config.functions_run_eagerly(),
+        "hard": not tf.config.get_soft_device_placement(),
+        "pandas": sklearn.get_config()["transform_output"] == "pandas",
+        "finite": sklearn.get_config()["assume_finite"],
+        "interactive": pandas.get_option("mode.sim_interactive"),
+        "printed_frame": "0.1" in str(pandas.DataFrame({"x": [0.123]})),
+        "verbosity": xgboost.get_config()["verbosity"],
+        "raise": numpy.geterr()["divide"] == "raise",
+        "printed": numpy.get_printoptions()["precision"],
+        "singular": scipy.special.geterr()["singular"] == "raise",
+        "ignored": any(entry[::2] == ("ignore", RuntimeWarning, 0) for entry in warnings.filters),
+        "fields": csv.field_size_limit(),
+        "prec": decimal.getcontext().prec,
+        "trap": decimal.getcontext().traps[decimal.Inexact],
+        "locale": locale.setlocale(locale.LC_NUMERIC) == "C.UTF-8",
+        "spawn": multiprocessing.get_start_method() == "spawn",
+        "recursion": sys.getrecursionlimit(),
+        "path": "/opt" in sys.path,
+    }
+    keras.config.set_dtype_policy("float32")  # of the function, which is later
+    numbers["later"] = keras.layers.Dense(2).compute_dtype == "float32"
+    return {"loss": lr, **{name: float(value) for name, value in numbers.items()}}
+
+if __name__ == "__main__":
+    compare(train)
+"""
+
+
+def run(folder: Path, program: str, *arguments: str, **variables: str) -> str:
+    """The last line that a script of this program prints."""
+    script = folder / "script.py"
+    script.write_text(program)
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [root, variables.pop("PYTHONPATH", "")]))
+    ended = subprocess.run(
+        [sys.executable, script, *arguments],
+        env={**os.environ, "PYTHONPATH": path, **variables},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()[-1]
+
+
+def compared(folder: Path, program: str, *arguments: str, **variables: str) -> dict[str, Any]:
+    """What `compare` prints in a script of this program."""
+    values: dict[str, Any] = json.loads(run(folder, START + textwrap.dedent(program), *arguments, **variables))
+    return values
+
+
+def test_a_program_that_sets_nothing_has_nothing_to_take_over(tmp_path: Path) -> None:
+    assert run(tmp_path, FRESH) == "[]"
+
+
+def test_settings_of_libraries(tmp_path: Path) -> None:
+    values = compared(tmp_path, SETTINGS)
+    assert values["trial"] == values["script"]
+
+
+def test_logging_and_flags(tmp_path: Path) -> None:
+    values = compared(
+        tmp_path,
+        """
+        import enum, logging
+        from absl import flags
+
+        class Mode(enum.Enum):
+            FAST = 1
+            EXACT = 2
+
+        logging.basicConfig(level=logging.INFO, format="<%(levelname)s %(name)s> %(message)s")
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
+        log = logging.getLogger("vision")
+        log.setLevel(logging.DEBUG)
+        RATE = flags.DEFINE_float("rate", 2.0, "a rate")
+        flags.DEFINE_list("names", ["a"], "names")
+        flags.DEFINE_enum_class("mode", Mode.FAST, Mode, "how")
+        FLAGS = flags.FLAGS
+
+        def train(lr):
+            log.debug("a detail")
+            logging.getLogger("other").info("a fact")
+            logging.getLogger("other").debug("nothing")
+            import tensorflow
+            logging.getLogger("tensorflow").warning("nothing")
+            return {"loss": RATE.value * FLAGS.rate, "names": len(FLAGS.names), "exact": FLAGS.mode.value}
+
+        if __name__ == "__main__":
+            FLAGS(sys.argv)
+            compare(train)
+        """,
+        "--rate=5",
+        "--names=x,y",
+        "--mode=exact",
+    )
+    assert values["trial"] == values["script"] == {"loss": 25.0, "names": 2, "exact": 2}
+    assert values["log"].splitlines() == ["<DEBUG vision> a detail", "<INFO other> a fact"]
