@@ -17,7 +17,7 @@ def restart_line(number: int, restart: Restart) -> str:
     elif restart.alone:
         cost += ", alone"
     elif restart.resumed_from_step is None:
-        cost += ", from the start"
+        cost += ", without a checkpoint"
     if restart.drained:
         host = "" if restart.host is None else f" from {formatting.plain(restart.host)}"
         return f"restart {number}: rank {restart.rank} moved{host}: {formatting.plain(restart.cause)}; {cost}"

@@ -15,10 +15,12 @@ _HINTS: dict[int, str] = {
     signal.SIGBUS: "memory backed by a file could not be read or written: is the disk or /dev/shm full?",
     signal.SIGXCPU: "the limit of processor time on this host is used up",
     signal.SIGXFSZ: "the limit of file size on this host is reached",
+    signal.SIGHUP: "something outside of sparktrain asked the process to end",
     signal.SIGTERM: "something outside of sparktrain asked the process to end",
     signal.SIGKILL: "from outside of sparktrain, and not for lack of memory",
 }
 
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
 _FRAMEWORKS = {
     "jax": "JAX",
     "keras": "Keras",
@@ -63,7 +65,8 @@ def classify(
     if exited.status < 0:
         hint = _HINTS.get(-exited.status)
         summary = _ending(exited.status) + (f": {hint}" if hint else "")
-        return Failure(FailureKind.SIGNAL, summary, log_tail=log_tail)
+        kind = FailureKind.KILLED if -exited.status in _FROM_OUTSIDE else FailureKind.SIGNAL
+        return Failure(kind, summary, log_tail=log_tail)
     summary = f"{_ending(exited.status)} before the function returned (os._exit, or a native library)"
     return Failure(FailureKind.EXIT, summary, log_tail=log_tail)
 

@@ -14,7 +14,14 @@ LONGEST_BACK_OFF_S = 300.0
 EXCLUDED_AFTER = 3
 """An agent gets no more members once so many different trials in a row have failed on it before they entered."""
 NEVER_ENTERED = frozenset(
-    {FailureKind.LOST, FailureKind.LOAD, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT}
+    {
+        FailureKind.LOST,
+        FailureKind.LOAD,
+        FailureKind.SIGNAL,
+        FailureKind.KILLED,
+        FailureKind.MEMORY,
+        FailureKind.EXIT,
+    }
 )
 """Failures that are the agent's, or its host's, where they come before the training function is entered."""
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+DRIVER_LOST = "the driver was lost, or stopped the run"
 LACKS_METRIC = "the result lacks metric"
 """How a failure of the kind `metric` starts when the function did not return the metric."""
 
@@ -13,7 +14,8 @@ class FailureKind(StrEnum):
     """Why a member failed. The value is the word in `results.json`."""
 
     EXCEPTION = "exception"  # the training function raised
-    SIGNAL = "signal"  # the process was ended by a signal, such as SIGSEGV
+    SIGNAL = "signal"  # the process crashed by a signal, such as SIGSEGV
+    KILLED = "killed"  # the process was ended from outside, by SIGKILL, SIGTERM or SIGHUP, and not for lack of memory
     MEMORY = "memory"  # the process was killed with SIGKILL: out of memory
     EXIT = "exit"  # the process ended itself before the function returned
     RESULT = "result"  # the function returned something that is no result
@@ -111,7 +113,7 @@ class Restart(RestartCause, frozen=True):
     seconds: float
     """From the loss until all members train again; for a lost driver, since the start of the next."""
     resumed_from_step: int | None = None
-    """Step of the checkpoint that training resumed from; None when it restarted from step 0. Of a member that
+    """Step of the checkpoint that training resumed from; None without one. Of a member that
     restarted alone: step of the gang's newest checkpoint, which the others did not go back to; where a ring healed, the
     newest step after which a member kept the state."""
     steps_lost: int | None = None
@@ -132,11 +134,14 @@ class Restart(RestartCause, frozen=True):
     """Members that train on after a ring has healed without a next process of this one; None for any other restart."""
     full_size: int | None = None
     """Members of the gang when none is lost, beside `members`."""
+    reached_step: int | None = None
+    """The newest step that the gang had finished or reported at the loss; None without any, and where an older
+    sparktrain wrote the record."""
 
     @property
     def excused(self) -> bool:
         """The restart counts against no limit of the user's."""
-        return self.loss is not None and self.loss.excused
+        return self.cause == DRIVER_LOST or (self.loss is not None and self.loss.excused)
 
 
 class Report(Struct, frozen=True):

@@ -99,7 +99,7 @@ class GangRestarted(Record, frozen=True, tag=True, kw_only=True):
     trial: TrialId
     restart: Restart
     forgiven: bool = False
-    """It was lost with an earlier driver, and this one has waited for it: that counts against no limit."""
+    """It was lost with an earlier driver, and this one has waited for it."""
 
 
 class GangAdopted(Record, frozen=True, tag=True, kw_only=True):
@@ -267,7 +267,7 @@ class DriverStarted(Record, frozen=True, tag=True, kw_only=True):
     """A driver owns the run from here: the first one, or one that resumes it.
 
     It retries trials without a result, also those that were stopped or lost under an earlier driver; earlier losses do
-    not count against their restarts.
+    not count against their restarts, unless it `adopts` their gangs.
     """
 
     plan: str

@@ -13,11 +13,11 @@ from sparktrain.state.events import RunLimits, RunStarted
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.pruning.pruned_trials import unsettled
 from sparktrain.state.pruning.stopper import StopperRecord
-from sparktrain.state.restart import DRIVER_LOST, driver_loss
+from sparktrain.state.restart import driver_loss
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
-__all__ = ["DRIVER_LOST", "compacted", "fold", "folded", "recovered"]
+__all__ = ["compacted", "fold", "folded", "recovered"]
 
 
 def recovered(event: RunStarted) -> Sweep:
@@ -94,7 +94,9 @@ def _take_over(sweep: Sweep, driver: fact.DriverStarted) -> None:
             trial.restart_history.failed_at = None
             trial.takeover.reason = ""
         trial.takeover.dropped = []  # left-over files of older generations are deleted anyway
-        trial.restart_history.forgiven = len(trial.restarts)
+        # A user has started the others. One in the cluster follows by itself, and a trial may be what ends them all.
+        if not driver.adopts:
+            trial.restart_history.forgiven = len(trial.restarts)
     queued = [trial for trial in sweep.trials.values() if trial.status is TrialStatus.QUEUED]
     sweep.take_over(driver, sorted(queued, key=lambda trial: (trial.generation == NOT_FORMED, trial.id)))
 
@@ -149,10 +151,8 @@ def _fold_trial(sweep: Sweep, trial: Trial, record: fact.AnyRecord) -> None:
             trial.checkpoints.mark_corrupt(manifest, reason)
         case fact.CheckpointsDropped(manifests=manifests):
             trial.checkpoints.drop(manifests)
-        case fact.GangRestarted(restart=restart, forgiven=forgiven):
+        case fact.GangRestarted(restart=restart):
             trial.restart_history.add(restart)
-            if forgiven:
-                trial.restart_history.forgiven = len(trial.restarts)
             trial.status = TrialStatus.QUEUED
             trial.takeover.reason = ""
         case fact.TrialPaused(restart=restart):

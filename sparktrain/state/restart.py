@@ -5,14 +5,12 @@ from enum import Enum
 from msgspec import Struct
 
 from sparktrain.state.gangs.gang import Gang
-from sparktrain.state.outcome import Failure, FailureKind, Restart
+from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Restart
 from sparktrain.state.trial import Trial
 
-EXCUSED_LIMIT = 100
-"""How often the cluster may take a trial's gang under one driver: without a limit some trials would never end."""
-
-
-DRIVER_LOST = "the driver was lost, or stopped the run"
+EXCUSED_LIMIT = 20
+"""How often in a row the cluster may take a trial's gang that has come no further than before: without a limit some
+trials would never end."""
 
 
 class Decision(Enum):
@@ -35,7 +33,14 @@ class Cause(Enum):
 
 # STOPPED as well: a member without a request to stop was ended by its agent, for the agent's own reason.
 _INFRASTRUCTURE = frozenset(
-    {FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT, FailureKind.STOPPED}
+    {
+        FailureKind.LOST,
+        FailureKind.KILLED,
+        FailureKind.FORM,
+        FailureKind.RING,
+        FailureKind.CHECKPOINT,
+        FailureKind.STOPPED,
+    }
 )
 _RESOURCE = frozenset({FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT})
 _FINAL = frozenset(
@@ -58,7 +63,7 @@ class History(Struct, frozen=True):
     restarts: int
     """Gangs that were lost or failed and count against the limit, this one included where it does."""
     excused: int
-    """The others: gangs that the cluster took."""
+    """The others since the trial came further than before: gangs that the cluster took."""
     recovers: bool
     """Gangs and `run()` restart after crashes as well; a crash of an ordinary trial is its result."""
     progressed: bool
@@ -69,7 +74,7 @@ class History(Struct, frozen=True):
 
 def history_of(trial: Trial, gang: Gang, failure: Failure, recovers: bool) -> History:
     """The losses and failures of a trial, with `failure` of its gang."""
-    counted, excused = trial.spent()
+    counted, excused = trial.spent(_reached(trial, gang))
     gang_restarts = trial.restart_history.of_gang
     excusable = failure.loss is not None and failure.loss.excused
     return History(
@@ -87,9 +92,24 @@ def restart_of(trial: Trial, gang: Gang, failure: Failure) -> Restart:
     resumed_from = max(kept_steps, default=None)
     last_step = gang.progress.last_step
     lost = None if last_step is None else max(0, last_step - (resumed_from or 0))
-    rank = failure.rank or 0
-    host = failure.host or trial.host
-    return Restart(rank, host, failure.kind, failure.summary, 0.0, resumed_from, lost, failure.loss)
+    return Restart(
+        rank=failure.rank or 0,
+        host=failure.host or trial.host,
+        kind=failure.kind,
+        cause=failure.summary,
+        seconds=0.0,
+        resumed_from_step=resumed_from,
+        steps_lost=lost,
+        loss=failure.loss,
+        reached_step=_reached(trial, gang),
+    )
+
+
+def _reached(trial: Trial, gang: Gang) -> int | None:
+    """The newest step that the gang has finished or reported."""
+    last_report = trial.attempt.last_report
+    steps = (gang.progress.last_step, None if last_report is None else last_report.step)
+    return max((step for step in steps if step is not None), default=None)
 
 
 def continuation_of(trial: Trial, gang: Gang) -> Restart:
@@ -115,13 +135,16 @@ def continuation_of(trial: Trial, gang: Gang) -> Restart:
 def driver_loss(trial: Trial) -> Restart:
     """The restart of a trial with a gang that was lost with its driver."""
     resumed_from = trial.checkpoints.newest_step
-    return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from)
+    last_report = trial.attempt.last_report
+    reached = None if last_report is None else last_report.step
+    return Restart(0, trial.host, FailureKind.LOST, DRIVER_LOST, 0.0, resumed_from, reached_step=reached)
 
 
 def decide(kind: FailureKind, history: History, limit: int, stopping: bool) -> Decision:
     """The decision for a failure of `kind`, where a trial may be restarted `limit` times.
 
-    Infrastructure is retried; what the cluster took does not use up the limit. Crashes and hangs are retried where
+    Infrastructure is retried; what the cluster took does not use up the limit, but has one of its own: a trial that it
+    takes again and again, and that comes no further meanwhile, would never end. Crashes and hangs are retried where
     the run recovers. An exception is retried where the gang has progressed beyond its first checkpoint, for
     then it may not recur; the same one twice is a bug.
     """

@@ -16,7 +16,7 @@ class RestartHistory(Struct, gc=False):
     incarnations: dict[int, int] = {}
     """The number of the newest process of each member that has restarted alone in the newest gang, by rank."""
     forgiven: int = 0
-    """Number of restarts under earlier drivers, which do not count against the limit."""
+    """Number of restarts before the newest call of a user, which do not count against the limit."""
     failed_at: float | None = None
     """When the last gang failed; None once the next one is running."""
 

@@ -393,7 +393,8 @@ class RunMachine:
             commands += self._member_over(gang, rank, outcome, at)
         for agent in adopted.freed:
             commands += self.prepare(agent)
-        return [*commands, *(self._conclude(self.sweep.clear_queue()) if self.sweep.stop else [])]
+        ended = [*adopted.given_up, *(self.sweep.clear_queue() if self.sweep.stop else [])]
+        return [*commands, *self._conclude(ended)]
 
     def _form_gangs(self, at: float) -> Commands:
         """All or nothing, first come first served: a gang forms only when all of its agents are idle."""

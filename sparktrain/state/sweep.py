@@ -24,10 +24,18 @@ from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence
 from sparktrain.state.losses.drains import Drains
 from sparktrain.state.losses.shortage import Shortage
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report, Restart
+from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Outcome, Report, Restart
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
-from sparktrain.state.restart import Decision, continuation_of, decide, driver_loss, history_of, restart_of
+from sparktrain.state.restart import (
+    EXCUSED_LIMIT,
+    Decision,
+    continuation_of,
+    decide,
+    driver_loss,
+    history_of,
+    restart_of,
+)
 from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
@@ -204,15 +212,20 @@ class Sweep:
         self.gangs[trial.id] = gang
         self._facts.append(fact.GangAdopted(trial=trial.id, generation=gang.generation))
 
-    def abandon(self, trial: Trial, at: float) -> None:
-        """The gang of an earlier driver was lost with it: the trial is next, from its checkpoint."""
+    def abandon(self, trial: Trial, at: float) -> Trial | None:
+        """The gang of an earlier driver was lost with it: the trial is next, from its checkpoint; returned where it was
+        lost too often."""
         del self.awaited[trial.id]
         trial.restart_history.add(driver_loss(trial))
-        trial.restart_history.forgiven = len(trial.restarts)
         trial.restart_history.failed_at = at
         self._facts.append(fact.GangRestarted(trial=trial.id, restart=trial.restarts[-1], forgiven=True))
+        if trial.spent()[1] > EXCUSED_LIMIT:
+            trial.settle(failure=Failure(FailureKind.LOST, DRIVER_LOST))
+            self.finish(trial, TrialStatus.LOST)
+            return trial
         trial.move(TrialStatus.QUEUED)
         self.queue.appendleft(trial)
+        return None
 
     def enter(self, gang: Gang, rank: Rank, agent: AgentState | None, at: float, *, trains: bool = False) -> bool:
         """Member `rank` of the gang has entered the training function on `agent`; whether it restarts alone.
@@ -252,6 +265,7 @@ class Sweep:
             drained=absence.moved,
             members=len(gang.ranks) if absence.is_vacated else None,
             full_size=gang.size if absence.is_vacated else None,
+            reached_step=absence.step,
         )
         trial.restart_history.add(restart, replace(member, incarnation=absence.incarnation), member.incarnation)
         restarted = fact.MemberRestarted(

@@ -190,26 +190,35 @@ class Trial:
             self.settle(failure=replace(self.failure, **origin, **details))
         self.restart_history.put(place, restart)
 
-    def spent(self) -> tuple[int, int]:
-        """Restarts under this driver that count against the limit, and those that are excused.
+    def spent(self, reached_step: int | None = None) -> tuple[int, int]:
+        """Restarts under this driver that count against the limit, and those that are excused. The newest gang has
+        reached `reached_step`.
 
         A gang that commits a checkpoint beyond all earlier ones gives back what was spent until then: a training
-        that makes progress may outlast any number of losses.
+        that makes progress may outlast any number of losses. One that only reaches a step beyond all earlier ones gives
+        back what is excused: a script may resume from files of its own.
         """
-        mine: list[Restart] = []
-        reached = -1
+        counted = excused = 0
+        kept = reached = -1
         for number, restart in enumerate(self.restarts):
-            if restart.resumed_from_step is not None and restart.resumed_from_step > reached:
-                reached = restart.resumed_from_step
-                mine.clear()
+            if _exceeds(restart.resumed_from_step, kept):
+                kept = restart.resumed_from_step or 0
+                counted = excused = 0
+            if _exceeds(restart.reached_step, reached):
+                reached = restart.reached_step or 0
+                excused = 0
             if number >= self.restart_history.forgiven and not restart.paused:
-                mine.append(restart)
-        if self.checkpoints.newest is not None and self.checkpoints.newest.step > reached:
-            mine.clear()
-        excused = sum(restart.excused for restart in mine)
-        return len(mine) - excused, excused
+                excused += restart.excused
+                counted += not restart.excused
+        if _exceeds(self.checkpoints.newest_step, kept):
+            return 0, 0
+        return counted, 0 if _exceeds(reached_step, reached) else excused
 
     def move(self, status: TrialStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
         story = [f"generation {self.generation}, restarted {len(self.restarts)} times", self.failure]
         self.status = check_move(f"trial {self.id}", self.status, status, _LEGAL, story)
+
+
+def _exceeds(step: int | None, known: int) -> bool:
+    return step is not None and step > known

@@ -83,7 +83,7 @@ def test_a_gang_that_loses_a_member_resumes(
     assert result.metrics["accuracy"] > accuracy
     assert Path(str(result.model_path)).is_file()
     [restart] = result.restarts
-    assert (restart.kind, restart.rank) == ("signal", 1)
+    assert (restart.kind, restart.rank) == ("killed", 1)
     assert (restart.healed, restart.steps_lost, restart.resumed_from_step) == (True, 0, 120)
     [[start, end]] = processes(Path(options["dir"]) / "run", "rank-0")
     assert start == end
@@ -185,5 +185,5 @@ def test_the_demo_loses_a_member_and_resumes(tmp_path: Path) -> None:
     [trial] = json.loads(done.stdout)["trials"]
     assert trial["metrics"]["accuracy"] > 0.84
     [restart] = trial["restarts"]
-    assert (restart["kind"], restart["rank"]) == ("signal", 1)
+    assert (restart["kind"], restart["rank"]) == ("killed", 1)
     assert (restart["healed"], restart["steps_lost"], restart["resumed_from_step"]) == (True, 0, 120)

@@ -16,8 +16,8 @@ from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import RunDirectoryError
+from sparktrain.state.outcome import DRIVER_LOST
 from sparktrain.state.records import RunEnded, TrialConcluded
-from sparktrain.state.recovery import DRIVER_LOST
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of
 from tests.support import drill
 from tests.support.local_driver import SEVERAL

@@ -24,10 +24,6 @@ FAILURES = {
     ),
     "os._exit": ("exit", "process exited with code 3 before the function returned (os._exit, or a native library)"),
     "sys.exit": ("exit", "sys.exit(0) was called before the function returned a result"),
-    "sigkill": (
-        "signal",
-        "ended by SIGKILL (killed): from outside of sparktrain, and not for lack of memory",
-    ),
     "nan": (
         "metric",
         "metric 'accuracy' is nan, and no finite number: did the training diverge? A lower learning rate may help",
@@ -43,6 +39,7 @@ FAILURES = {
     "slow": ("timeout", "ran longer than trial_timeout (6 s) and was stopped"),
 }
 GOOD = {"number": 0.5, "dict": 0.75}
+OUTSIDE = "ended by SIGKILL (killed): from outside of sparktrain, and not for lack of memory"
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +71,6 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, st.TrialResult]
             "segfault": lambda: ctypes.string_at(0),
             "os._exit": lambda: os._exit(3),
             "sys.exit": lambda: sys.exit(0),
-            "sigkill": lambda: os.kill(os.getpid(), signal.SIGKILL),
             "slow": signal.pause,
         }
         results = {
@@ -127,6 +123,33 @@ def test_other_trials_of_the_sweep_succeed(swept: dict[str, st.TrialResult], how
     assert swept[how].status == "succeeded"
     assert swept[how].error is None
     assert swept[how].metrics["accuracy"] == GOOD[how]
+
+
+def killed(times: int, folder: str, ctx: Any) -> float:
+    """The first processes get SIGKILL, as from an operator."""
+    import os
+    import signal
+    import time
+
+    lives = Path(folder) / f"{times}-{ctx.rank}"
+    with lives.open("a") as file:
+        file.write("x")
+    if len(lives.read_text()) <= times and ctx.rank == ctx.size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60 * (ctx.size > 1 and ctx.rank == 0))
+    return 1.0
+
+
+def test_a_process_that_is_killed_from_outside_is_a_loss_in_a_sweep_and_in_a_gang(runs: Path) -> None:
+    options: dict[str, Any] = {"dir": str(runs), "preload": [], "progress": False, "spark": TWO_SLOTS, "max_retries": 1}
+    swept = st.sweep(killed, {"times": [1, 2], "folder": [str(runs)]}, metric="r", mode="max", name="swept", **options)
+    assert [trial.status for trial in swept.trials] == ["succeeded", "lost"]
+    restarts = [restart for trial in swept.trials for restart in trial.restarts]
+    assert [(restart.kind, restart.cause) for restart in restarts] == [("killed", OUTSIDE)] * 2
+    with pytest.raises(st.RunLostError, match=OUTSIDE.replace("(", r"\(").replace(")", r"\)")) as lost:
+        st.run(killed, {"times": 9, "folder": str(runs)}, workers=2, backend="none", name="gang", **options)
+    assert len(lost.value.restarts) == 1
+    assert lost.value.restarts[0].endswith(", without a checkpoint")
 
 
 def test_a_mistake_in_the_function_ends_the_sweep_after_the_first_trials(runs: Path) -> None:

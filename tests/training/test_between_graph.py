@@ -82,7 +82,7 @@ def test_a_killed_worker_returns_to_the_living_servers(pool: Any, tmp_path: Path
     result = pool.run(returning.trained, params, workers=3, ps=ps, dir=str(tmp_path / "runs"), progress=False)
     [restart] = result.restarts
     assert restart.alone, restart
-    assert (restart.rank, str(restart.kind)) == (2, "signal")
+    assert (restart.rank, str(restart.kind)) == (2, "killed")
     assert [len(returning.processes(tmp_path, rank)) for rank in range(3 + ps)] == [1, 1, 2, *[1] * ps]
     killed_at, killed_step = map(float, (tmp_path / "killed").read_text().split())
     ranks = [returning.processes(tmp_path, rank) for rank in range(3)]
@@ -109,7 +109,7 @@ def test_a_killed_worker_of_a_tfcluster_returns_to_the_living_servers(pool: Any,
     cluster.shutdown(grace_secs=120)
     [restart] = st.load(str(runs / "tf")).restarts
     assert restart.alone, restart
-    assert (restart.rank, str(restart.kind)) == (1, "signal")
+    assert (restart.rank, str(restart.kind)) == (1, "killed")
     assert [len(returning.processes(tmp_path, rank)) for rank in range(3)] == [1, 2, 1], "the chief, the worker, the ps"
     killed_step = float((tmp_path / "killed").read_text().split()[1])
     steps = [step for _, step in returning.steps_of(returning.processes(tmp_path, 1)[1])]

@@ -113,7 +113,7 @@ NUMBERS = [
     ("training-function", "or {} times its usual step", "state/deadlines:USUAL_STEPS", 1),
     ("training-function", "and at least {}, all fail", "driver/run_request:FIRST", 1),
     ("training-function", "and end {} s later in any case", "state/run_machine:TIMEOUT_GRACE_S", 1),
-    ("yarn", "loses its gang in this way {} times", "state/restart:EXCUSED_LIMIT", 1),
+    ("yarn", "loses its gang in this way more than {} times", "state/restart:EXCUSED_LIMIT", 1),
     ("yarn", "Spark has {} s to explain why", "driver/coordinator:LOSS_REASON_TIMEOUT_S", 1),
     ("stores", "retries for {} s (`store_timeout=`)", "config/store_address:STORE_TIMEOUT_S", 1),
     ("stores", "sent in parts of {} MiB", "store/objects/bucket:PART_BYTES", MIB),

@@ -42,6 +42,8 @@ class AdoptionRound:
     commands: Commands = field(default_factory=list)
     lost: list[tuple[Gang, Rank, Outcome]] = field(default_factory=list)
     """Members of gangs that continue, which were lost with the driver before."""
+    given_up: list[Trial] = field(default_factory=list)
+    """Trials that were lost with drivers too often."""
     freed: list[AgentState] = field(default_factory=list)
     """Agents that have a member no more."""
 
@@ -190,7 +192,7 @@ class Adoptions:
         """The gang of a trial is lost with the driver before, and the trial is queued again; what agents hold ends."""
         holders = [agent for agent, _ in self._held(trial).values()]
         self._offers.pop(trial.id, None)
-        self._sweep.abandon(trial, at)
+        adopted.given_up += filter(None, [self._sweep.abandon(trial, at)])
         adopted.commands += [self._end(agent) for agent in holders]
         adopted.commands.append(swept(self._sweep, trial))
         adopted.freed += holders

@@ -44,7 +44,16 @@ MOVE_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 15.0
 """Until a member that hangs must have ended; then its agent counts as lost."""
 
-KINDS = frozenset({FailureKind.LOST, FailureKind.SIGNAL, FailureKind.MEMORY, FailureKind.EXIT, FailureKind.HANG})
+KINDS = frozenset(
+    {
+        FailureKind.LOST,
+        FailureKind.SIGNAL,
+        FailureKind.KILLED,
+        FailureKind.MEMORY,
+        FailureKind.EXIT,
+        FailureKind.HANG,
+    }
+)
 """Failures of one process. Others are the user's, follow from another member's, or concern what all members share."""
 
 Commands = list[do.Command]

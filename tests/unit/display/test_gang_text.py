@@ -12,7 +12,7 @@ KILLED = Restart(2, "gpu-4", FailureKind.MEMORY, "killed by SIGKILL", 1.23)
 @pytest.mark.parametrize(
     ("restart", "cost"),
     [
-        (KILLED, ", from the start"),
+        (KILLED, ", without a checkpoint"),
         (replace(KILLED, resumed_from_step=80, steps_lost=40), ", 40 steps repeated"),
         (replace(KILLED, resumed_from_step=80, steps_lost=0), ", no step repeated"),
         (replace(KILLED, alone=True), ", alone"),

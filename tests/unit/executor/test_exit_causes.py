@@ -16,8 +16,9 @@ GIB = 2**30
         (0, Kind.EXIT, "process exited with code 0 before the function returned (os._exit, or a native library)"),
         (3, Kind.EXIT, "process exited with code 3 before"),
         (-11, Kind.SIGNAL, "ended by SIGSEGV (segmentation fault): a native library crashed"),
-        (-15, Kind.SIGNAL, "ended by SIGTERM (terminated): something outside of sparktrain"),
-        (-1, Kind.SIGNAL, "ended by SIGHUP (hangup)"),
+        (-15, Kind.KILLED, "ended by SIGTERM (terminated): something outside of sparktrain"),
+        (-1, Kind.KILLED, "ended by SIGHUP (hangup): something outside of sparktrain"),
+        (-2, Kind.SIGNAL, "ended by SIGINT (interrupt)"),
         (-40, Kind.SIGNAL, "ended by signal 40 (real-time signal 6)"),
         (
             -9,
@@ -55,13 +56,13 @@ def test_the_memory_failure_names_the_next_step() -> None:
     assert killed.summary.endswith(f"{step}Python, PyTorch and XGBoost have")
 
 
-@pytest.mark.parametrize(("memory_kills", "kind"), [(None, Kind.MEMORY), (1, Kind.MEMORY), (0, Kind.SIGNAL)])
+@pytest.mark.parametrize(("memory_kills", "kind"), [(None, Kind.MEMORY), (1, Kind.MEMORY), (0, Kind.KILLED)])
 def test_a_kill_counts_as_lack_of_memory_unless_the_kernel_has_counted_none(
     memory_kills: int | None, kind: Kind
 ) -> None:
     failure = classify(Exited(1, -9, GIB, 0, memory_kills))
     assert failure.kind is kind
-    assert ("not for lack of memory" in failure.summary) is (kind is Kind.SIGNAL)
+    assert ("not for lack of memory" in failure.summary) is (kind is Kind.KILLED)
 
 
 def test_a_requested_stop_takes_precedence() -> None:

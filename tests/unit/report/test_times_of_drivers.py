@@ -17,7 +17,7 @@ from sparktrain.runs.record_times import Stay, dated, gang_stays
 from sparktrain.state import agent_messages as m
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import FailureKind, Outcome, Report, Restart
+from sparktrain.state.outcome import DRIVER_LOST, FailureKind, Outcome, Report, Restart
 from sparktrain.state.records import (
     AnyRecord,
     DriverStarted,
@@ -28,7 +28,7 @@ from sparktrain.state.records import (
     TrialConcluded,
     TrialReported,
 )
-from sparktrain.state.recovery import DRIVER_LOST, compacted
+from sparktrain.state.recovery import compacted
 from sparktrain.state.trial import TrialStatus
 from tests.support.limits import run_limits
 from tests.unit.driver.stored import BEGUN, HandClock, ScriptedRun, looked_at

@@ -103,6 +103,7 @@ def test_every_field() -> None:
                 "rank": 1, "host": "node-3", "kind": "lost", "cause": "agent on node-3 was lost", "seconds": 1.25,
                 "resumed_from_step": 80, "steps_lost": 40, "loss": "preempted", "alone": False, "paused": False,
                 "healed": False, "drained": False, "members": None, "full_size": None,
+                "reached_step": None,
             }
         ],
         "unsaved": "step 90 was not checkpointed: the disk is full",

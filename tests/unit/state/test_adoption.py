@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Generation, Member, Rank
+from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
@@ -14,6 +14,8 @@ from sparktrain.state.losses.adoption import ADOPT_S
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import DriverStarted, GangAdopted, GangRestarted
+from sparktrain.state.recovery import folded
+from sparktrain.state.restart import EXCUSED_LIMIT
 from sparktrain.state.topology import MemberAddress
 from tests.histories.test_gangs import check_journal
 from tests.support.limits import run_limits
@@ -242,6 +244,21 @@ def test_an_agent_that_is_lost_again_has_offered_nothing() -> None:
     new.lose(AgentId("a0"))
     rejoin(new, "a1", offers[AgentId("a1")])
     assert adopted(new) == []
+
+
+def test_a_trial_that_is_lost_with_each_driver_ends() -> None:
+    """As where its memory has the host of the coordinator killed, and another agent takes over by itself."""
+    world = World(cases=1)
+    world.begin(max_retries=0)
+    for number in range(EXCUSED_LIMIT + 1):
+        world.join(f"a{number}")
+        world.suggest()
+        assert world.status(0) == "running"
+        world = successor(world, max_retries=0)
+        world.tick(ADOPT_S + 1)
+    assert world.status(0) == "lost"
+    assert len(world.all(do.ConcludeTrial)) == len(world.all(do.EndRun)) == 1
+    assert folded(world.records).trials[TrialId(0)].status == "lost"
 
 
 def test_a_ring_heals_without_the_member_that_was_lost_with_the_driver() -> None:

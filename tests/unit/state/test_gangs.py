@@ -181,7 +181,9 @@ def test_members_that_call_different_operations_are_not_tried_again(world: World
     assert trial(world).restarts == ()
 
 
-@pytest.mark.parametrize("kind", [FailureKind.LOST, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT])
+@pytest.mark.parametrize(
+    "kind", [FailureKind.LOST, FailureKind.KILLED, FailureKind.FORM, FailureKind.RING, FailureKind.CHECKPOINT]
+)
 def test_a_gang_that_is_lost_while_the_run_stops_is_not_formed_again(world: World, kind: FailureKind) -> None:
     first, second = gang(world)
     world.stop(grace_s=5.0)
@@ -202,6 +204,19 @@ def test_crashes_use_up_the_restarts_and_each_cause_is_kept(world: World) -> Non
     assert world.status(0) == "failed"
     assert [each.kind for each in trial(world).restarts] == [FailureKind.MEMORY, FailureKind.SIGNAL]
     assert trial(world).failure.kind is FailureKind.HANG
+
+
+@pytest.mark.parametrize("recovers", [True, False])
+def test_a_process_that_is_killed_from_outside_is_a_loss(world: World, recovers: bool) -> None:
+    """Of an ordinary trial as of a gang."""
+    world.begin(max_retries=2, recovers=recovers)
+    agent = world.join("a")
+    world.suggest()
+    for _ in range(3):
+        world.enter(agent)
+        world.fail(agent, FailureKind.KILLED)
+    assert world.status(0) == "lost"
+    assert [each.kind for each in trial(world).restarts] == [FailureKind.KILLED] * 2
 
 
 def test_a_crash_of_an_ordinary_trial_is_its_result(world: World) -> None:

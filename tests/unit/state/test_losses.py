@@ -189,6 +189,23 @@ def test_a_trial_that_the_cluster_takes_again_and_again_ends(world: World) -> No
     assert len(trial(world).restarts) == EXCUSED_LIMIT
 
 
+@pytest.mark.parametrize("sign", ["report", "step", "write"])
+def test_a_trial_that_gets_further_each_time_outlasts_any_number_of_losses(world: World, sign: str) -> None:
+    """As one that resumes from files of its own while a cluster of spot instances takes its hosts for a week."""
+    world.begin(max_retries=0)
+    for number in range(3 * EXCUSED_LIMIT):
+        agent = train(world, f"a{number}")
+        getattr(world, sign)(agent, 10 + number)
+        world.lose(agent)
+        world.explain(agent, Loss.ANNOUNCED)
+    assert len(trial(world).restarts) == 3 * EXCUSED_LIMIT
+    for number in range(EXCUSED_LIMIT):
+        agent = train(world, f"b{number}")
+        world.lose(agent)
+        world.explain(agent)
+    assert world.status(0) == "lost"
+
+
 def test_memory_is_the_result_of_a_trial_whose_crashes_are() -> None:
     world = World(Machine(LEASE_S, WORD_S), cases=1)
     world.begin(max_retries=0, recovers=False)

@@ -6,9 +6,9 @@ from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import FailureKind
+from sparktrain.state.outcome import DRIVER_LOST, FailureKind
 from sparktrain.state.records import CheckpointsDropped, DriverStarted, TrialConcluded, TrialReported, TrialsAdded
-from sparktrain.state.recovery import DRIVER_LOST, compacted, fold
+from sparktrain.state.recovery import compacted, fold
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import Trial
 from tests.support.limits import run_limits
