@@ -1,15 +1,17 @@
 """What a member does after each boosting round, for any library: reports, stops, checkpoints and resumes.
 
 The callbacks in the folders of the libraries give it the evaluations of a round and the booster in the library's own
-format. A checkpoint holds these bytes, and the number of rounds that are in them: a restart trains the missing rounds
-on top of the booster.
+format. A checkpoint holds these bytes, the number of rounds that are in them, and the evaluations of each: a restart
+trains the missing rounds on top of the booster, and the other callbacks of the training get the rounds and evaluations
+of an unbroken one.
 """
 
+import itertools
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,6 +51,16 @@ class BoostingLibrary:
     """The argument of the library that takes the booster to continue."""
 
 
+class Evaluation(NamedTuple):
+    """A metric of an evaluation set after a round, as LightGBM has it."""
+
+    data: str
+    metric: str
+    value: float
+    maximize: bool = False
+    """Whether higher values are better; only LightGBM has it."""
+
+
 class BoostingRounds:
     """The rounds of one training. Its methods belong to the thread that trains."""
 
@@ -79,6 +91,8 @@ class BoostingRounds:
         """The booster of the checkpoint; None where training starts from nothing."""
         self.first = 0
         """Rounds that are in this booster."""
+        self.history: list[Sequence[Evaluation]] = []
+        """The evaluations of each round so far; without the first rounds where an older version has saved them."""
         if self._every is not None:
             self._resume()
 
@@ -106,14 +120,14 @@ class BoostingRounds:
                 f"pass {library.init_model}=callback.init_model, and callback.remaining(n) as the number of rounds"
             )
 
-    def finish(self, index: int, scores: Mapping[str, float], booster: Callable[[], bytes] | None) -> bool:
+    def finish(self, index: int, evaluations: Sequence[Evaluation], booster: Callable[[], bytes] | None) -> bool:
         """Report round `index`, counted from 0 over all generations; returns whether to stop after it.
 
-        `scores` has the evaluations by names such as `valid-logloss`. `booster` returns the bytes of a checkpoint; None
-        for a round that needs none. Blocks as `ctx.should_stop` and `CheckpointSaver.save` do. Raises SpecError where
-        no evaluation is the metric, and what `ctx.report` raises.
+        `booster` returns the bytes of a checkpoint; None for a round that needs none. Blocks as `ctx.should_stop` and
+        `CheckpointSaver.save` do. Raises SpecError where no evaluation is the metric, and what `ctx.report` raises.
         """
-        self.metrics = self._named(scores)
+        self.history.append(evaluations)
+        self.metrics = self._named({f"{data}-{metric}": value for data, metric, value, _ in evaluations})
         self._member.report(index, **self.metrics)
         stops = self._member.should_stop()
         rounds = index + 1
@@ -163,6 +177,7 @@ class BoostingRounds:
             "names": list(self.metrics),
             "values": np.array(list(self.metrics.values()), "float64"),
             "booster": np.frombuffer(booster, "uint8"),
+            "history": _packed(self.history),
         }
         self._member.checkpoints.save(rounds, keep=self._keep, boosting=entry)
 
@@ -181,6 +196,8 @@ class BoostingRounds:
         self.first = entry["rounds"]
         self.metrics = dict(zip(entry["names"], entry["values"].tolist(), strict=True))
         self.booster = entry["booster"].tobytes()
+        history = _unpacked(entry["history"]) if "history" in entry else []
+        self.history = history if len(history) == self.first else []
 
 
 class BoostingCallback(ABC):
@@ -217,6 +234,26 @@ class BoostingCallback(ABC):
 
     def _check_left(self, total: int, left: int) -> None:  # noqa: B027 - most libraries train no rounds too
         """Raise SpecError where the library cannot train `left` of `total` rounds."""
+
+
+def _packed(history: Sequence[Sequence[Evaluation]]) -> dict[str, Any]:
+    flat = [evaluation for evaluations in history for evaluation in evaluations]
+    names = {
+        name: index for index, name in enumerate(dict.fromkeys((data, metric, up) for data, metric, _, up in flat))
+    }
+    return {
+        "names": [list(name) for name in names],
+        "counts": np.array([len(evaluations) for evaluations in history], "int64"),
+        "of": np.array([names[data, metric, up] for data, metric, _, up in flat], "int64"),
+        "values": np.array([evaluation.value for evaluation in flat], "float64"),
+    }
+
+
+def _unpacked(entry: Mapping[str, Any]) -> list[Sequence[Evaluation]]:
+    names = [entry["names"][of] for of in entry["of"].tolist()]
+    values = entry["values"].tolist()
+    flat = (Evaluation(data, metric, value, up) for (data, metric, up), value in zip(names, values, strict=True))
+    return [list(itertools.islice(flat, count)) for count in entry["counts"].tolist()]
 
 
 def _interval(value: Any, library: BoostingLibrary) -> int | None:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +28,10 @@ class Trained(NamedTuple):
     model: str
     """The booster as text."""
     metrics: dict[str, float]
+    history: dict[str, dict[str, list[float]]]
+    """The evaluations of each round, by evaluation set and metric."""
+    best: int
+    """The best round of early stopping."""
 
 
 def halves() -> tuple[Rows, Rows]:
@@ -37,31 +42,71 @@ def halves() -> tuple[Rows, Rows]:
     return (x[:400], y[:400]), (x[400:], y[400:])
 
 
+RATES = [0.9, 0.6, 0.3, 0.1] * (ROUNDS // 4)
+
+
+def xgboost_peers(kind: str, notes: list[Any]) -> list[Any]:
+    """Callbacks beside that of `ctx`: a schedule of rates, or early stopping, and one that notes what it gets."""
+    from xgboost.callback import EarlyStopping, LearningRateScheduler, TrainingCallback
+
+    class Notes(TrainingCallback):
+        def before_training(self, model: Any) -> Any:
+            self.first = model.num_boosted_rounds()
+            return model
+
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            lengths = {len(values) for log in evals_log.values() for values in log.values()}
+            notes.append((epoch, self.first, lengths))
+            return False
+
+    if kind == "early":
+        return [Notes(), LearningRateScheduler(RATES), EarlyStopping(rounds=3, save_best=True)]
+    return [Notes(), LearningRateScheduler(RATES if kind == "list" else RATES.__getitem__)]
+
+
+def lightgbm_peers(kind: str, notes: list[Any]) -> list[Any]:
+    """See `xgboost_peers`."""
+    import lightgbm
+
+    class Notes:
+        def __call__(self, env: Any) -> None:
+            notes.append((env.iteration, env.begin_iteration, env.end_iteration))
+
+    rates = lightgbm.reset_parameter(learning_rate=RATES if kind == "list" else RATES.__getitem__)
+    return [Notes(), rates, *([lightgbm.early_stopping(3, verbose=False)] if kind == "early" else [])]
+
+
 class XGBoostTrain:
     """`xgboost.train`."""
 
     callback = "xgboost_callback"
     loss = "valid_logloss"
     names = frozenset({"valid_logloss", "valid_error_0_7"})
+    peers = staticmethod(xgboost_peers)
 
     @staticmethod
-    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, eta: float = 0.3, **options: Any) -> Trained:
-        """`hook(round)` runs before each round of this process, from 0."""
+    def train(
+        ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, eta: float = 0.3, peers: Sequence[Any] = (), **options: Any
+    ) -> Trained:
+        """`hook(round)` runs before each round, numbered over all processes. `peers` are more callbacks."""
         import xgboost
 
         params = {"eval_metric": ["logloss", "error@0.7"], "max_depth": 3, "nthread": 1, "eta": eta}
         train_rows, valid_rows = halves()
         boosting = ctx.xgboost_callback(**options)
+        history: dict[str, Any] = {}
         booster = xgboost.train(
             {"objective": "binary:logistic", **params},
             xgboost.DMatrix(*train_rows),
             boosting.remaining(rounds),
             evals=[(xgboost.DMatrix(*valid_rows), "valid")],
             xgb_model=boosting.init_model,
-            callbacks=[boosting, _hooked(hook)],
+            callbacks=[*peers[:2], boosting, _hooked(hook), *peers[2:]],
             verbose_eval=False,
+            evals_result=history,
         )
-        return Trained("".join(booster.get_dump()), boosting.metrics)
+        best = int(booster.attr("best_iteration") or 0)
+        return Trained("".join(booster.get_dump()), boosting.metrics, history, best)
 
 
 class XGBoostFit:
@@ -70,19 +115,25 @@ class XGBoostFit:
     callback = "xgboost_callback"
     loss = "validation_0_logloss"
     names = frozenset({"validation_0_logloss"})
+    peers = staticmethod(xgboost_peers)
 
     @staticmethod
-    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, **options: Any) -> Trained:
+    def train(
+        ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, peers: Sequence[Any] = (), **options: Any
+    ) -> Trained:
         """See `XGBoostTrain.train`."""
         import xgboost
 
         train_rows, valid_rows = halves()
         boosting = ctx.xgboost_callback(**options)
+        callbacks = [*peers[:1], boosting, _hooked(hook), *peers[1:]]
         model = xgboost.XGBClassifier(
-            n_estimators=boosting.remaining(rounds), max_depth=3, n_jobs=1, callbacks=[boosting, _hooked(hook)]
+            n_estimators=boosting.remaining(rounds), max_depth=3, n_jobs=1, callbacks=callbacks
         )
         model.fit(*train_rows, eval_set=[valid_rows], xgb_model=boosting.init_model, verbose=False)
-        return Trained("".join(model.get_booster().get_dump()), boosting.metrics)
+        booster = model.get_booster()
+        best = int(booster.attr("best_iteration") or 0)
+        return Trained("".join(booster.get_dump()), boosting.metrics, model.evals_result(), best)
 
 
 def _hooked(hook: Any) -> Any:
@@ -103,16 +154,21 @@ class LightGBMTrain:
     callback = "lightgbm_callback"
     loss = "valid_binary_logloss"
     names = frozenset({"valid_binary_logloss", "valid_binary_error"})
+    peers = staticmethod(lightgbm_peers)
 
     @staticmethod
-    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, eta: float = 0.3, **options: Any) -> Trained:
-        """See `XGBoostTrain.train`; `hook` gets the rounds of all generations."""
+    def train(
+        ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, eta: float = 0.3, peers: Sequence[Any] = (), **options: Any
+    ) -> Trained:
+        """See `XGBoostTrain.train`."""
         import lightgbm
 
         params = {"metric": ["binary_logloss", "binary_error"], "learning_rate": eta, "num_threads": 1, "verbose": -1}
         train_rows, valid_rows = halves()
         boosting = ctx.lightgbm_callback(**options)
         data = lightgbm.Dataset(*train_rows)
+        history: dict[str, Any] = {}
+        recorder = lightgbm.record_evaluation(history)
         booster = lightgbm.train(
             {"objective": "binary", "deterministic": True, **params},
             data,
@@ -120,9 +176,9 @@ class LightGBMTrain:
             valid_sets=[lightgbm.Dataset(*valid_rows, reference=data)],
             valid_names=["valid"],
             init_model=boosting.init_model,
-            callbacks=[boosting, _Before(hook)],
+            callbacks=[*peers[1:], boosting, _Before(hook), recorder, *peers[:1]],
         )
-        return Trained(_trees(booster), boosting.metrics)
+        return Trained(_trees(booster), boosting.metrics, history, booster.best_iteration)
 
 
 class LightGBMFit:
@@ -131,19 +187,22 @@ class LightGBMFit:
     callback = "lightgbm_callback"
     loss = "valid_0_binary_logloss"
     names = frozenset({"valid_0_binary_logloss"})
+    peers = staticmethod(lightgbm_peers)
 
     @staticmethod
-    def train(ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, **options: Any) -> Trained:
+    def train(
+        ctx: Any, rounds: int = ROUNDS, *, hook: Any = None, peers: Sequence[Any] = (), **options: Any
+    ) -> Trained:
         """See `LightGBMTrain.train`."""
         import lightgbm
 
         train_rows, valid_rows = halves()
         boosting = ctx.lightgbm_callback(**options)
         model = lightgbm.LGBMClassifier(n_estimators=boosting.remaining(rounds), n_jobs=1, verbose=-1)
-        callbacks = [_Before(hook), boosting]
+        callbacks = [*peers[:1], _Before(hook), boosting, *peers[1:]]
         x, y = valid_rows
         model.fit(*train_rows, eval_X=x, eval_y=y, init_model=boosting.init_model, callbacks=callbacks)
-        return Trained(_trees(model.booster_), boosting.metrics)
+        return Trained(_trees(model.booster_), boosting.metrics, model.evals_result_, model.best_iteration_)
 
 
 class _Before:

@@ -40,6 +40,50 @@ def test_a_stopped_training_resumes_and_ends_with_the_same_model(use: Any, tmp_p
     assert [report.metrics for report in [*before, *after]] == [report.metrics for report in unbroken]
 
 
+class LostError(Exception):
+    """Ends a training between two checkpoints."""
+
+
+def lose(index: int) -> None:
+    if index == 3:
+        raise LostError
+
+
+@ALL
+@pytest.mark.parametrize("kind", ["list", "function", "early"])
+def test_peers_of_a_resumed_training_get_what_those_of_an_unbroken_one_get(use: Any, kind: str, tmp_path: Path) -> None:
+    notes: list[Any] = []
+    later: list[Any] = []
+    with st.testing.local_context(directory=tmp_path / "unbroken") as ctx:
+        unbroken = use.train(ctx, peers=use.peers(kind, notes))
+    assert (len(notes) < ROUNDS) == (kind == "early")
+    with st.testing.local_context(directory=tmp_path / "broken") as ctx, pytest.raises(LostError):
+        use.train(ctx, peers=use.peers(kind, []), hook=lose, checkpoint_every=2)
+    with st.testing.local_context(directory=tmp_path / "broken") as ctx:
+        assert use.train(ctx, peers=use.peers(kind, later), checkpoint_every=1) == unbroken
+    assert later == notes[2:]
+    with st.testing.local_context(directory=tmp_path / "broken") as ctx:
+        again = use.train(ctx, peers=use.peers(kind, later))
+    if kind == "early":  # the checkpoint has the round that early stopping ended the training with
+        assert (again, later) == (unbroken, notes[2:])
+
+
+@ALL
+def test_a_checkpoint_without_evaluations_resumes(use: Any, tmp_path: Path) -> None:
+    with st.testing.local_context(directory=tmp_path) as ctx, pytest.raises(LostError):
+        use.train(ctx, hook=lose, checkpoint_every=2)
+    with st.testing.local_context(directory=tmp_path) as ctx:
+        restored: Any = ctx.checkpoint.restore()
+        entry = restored.extra["boosting"]
+        del entry["history"]
+        ctx.checkpoint.save(5, boosting=entry)
+    with st.testing.local_context(directory=tmp_path) as ctx:
+        notes: list[Any] = []
+        trained = use.train(ctx, peers=use.peers("early", notes))
+    assert [note[0] for note in notes] == list(range(2, 2 + len(notes)))
+    assert {len(values) for log in trained.history.values() for values in log.values()} == {len(notes)}
+
+
 @ALL
 def test_metrics_of_a_checkpoint_are_those_of_its_round(use: Any, tmp_path: Path) -> None:
     with st.testing.local_context(directory=tmp_path) as ctx:
