@@ -30,12 +30,17 @@ def require_spark(subject: str) -> None:
     import pyspark
 
     version = str(pyspark.__version__)
-    if not _LEAST <= int(version.partition(".")[0]) < _BELOW:
+    if not is_supported(version):
         where = f" of SPARK_HOME ({home})" if home is not None else ""
         raise SessionError(
             f"{subject} needs PySpark {_LEAST}, and the one{where} is {version}: pip install 'sparktrain[spark]', or "
             "set SPARK_HOME to a Spark 4"
         )
+
+
+def is_supported(version: str) -> bool:
+    """Whether sparktrain works with this version of Spark, such as "4.3.0"."""
+    return _LEAST <= int(version.partition(".")[0]) < _BELOW
 
 
 _NAMES = {

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sparktrain.cluster import driver_address, spark_settings, yarn_capacity
 from sparktrain.errors import SessionError
-from sparktrain.optional_packages import require_spark
+from sparktrain.optional_packages import is_supported, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -227,16 +227,23 @@ def _is_of_a_dead_jvm(error: Exception) -> bool:
 
 
 def read_facts(session: "SparkSession", cores: int) -> Facts:
-    """Query the session. Raises SessionError when it cannot be reached."""
+    """Query the session. Raises SessionError when it cannot be reached, and for one of another Spark than 4."""
     try:
         settings = {key: session.conf.get(key, None) for key in KEYS}
         master = settings.get("spark.master") or ""
         conf = {key: str(value) for key, value in settings.items() if value is not None}
         connect = getattr(session, "_sc", None) is None
-        return Facts(master=master, conf=conf, cores=cores, executors=_executors(session), connect=connect)
+        facts = Facts(master=master, conf=conf, cores=cores, executors=_executors(session), connect=connect)
+        version = str(session.version)
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SessionError(f"the SparkSession cannot be used ({reason}): make a new one") from error
+    if not is_supported(version):
+        raise SessionError(
+            f"the SparkSession is one of Spark {version}, and sparktrain needs Spark 4: connect to one, or train on "
+            "this machine without Spark (spark=sparktrain.local())"
+        )
+    return facts
 
 
 def _executors(session: "SparkSession") -> int | None:

@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktrain.cluster import jvm, spark_master, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
+from sparktrain.optional_packages import is_supported
 from sparktrain.store.held_folders import held
 
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
@@ -91,6 +93,7 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
             settings = {**_absent(_PATIENCE, merged_conf), **conf}
         else:
             master = master or DEFAULT_MASTER
+            _check_home()
             spark_master.check_reachable(master)
             settings = {**_PATIENCE, **_session_defaults(master, scratch), **conf}
         settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
@@ -105,6 +108,18 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         raise
     except Exception as error:  # Py4J, Spark and PySpark's own errors have no common root
         raise SessionError(_problem(master or "spark-submit", error)) from error
+
+
+def _check_home() -> None:
+    """Raises SessionError for a `SPARK_HOME` that is no Spark 4: PySpark finds none of its classes there."""
+    home = os.environ.get("SPARK_HOME")
+    for core in Path(home, "jars").glob("spark-core_*.jar") if home else ():
+        version = core.stem.split("-")[2]
+        if not is_supported(version):
+            raise SessionError(
+                f"SPARK_HOME ({home}) is Spark {version}, and PySpark is {pyspark.__version__}: name a Spark 4, or "
+                "unset SPARK_HOME, and PySpark starts the Spark that came with it"
+            )
 
 
 def _absent(defaults: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:

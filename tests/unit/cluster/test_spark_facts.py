@@ -85,6 +85,14 @@ def test_a_session_that_does_not_answer_is_an_error_of_ours() -> None:
         spark_facts.active_session(not_one)
 
 
+@pytest.mark.parametrize("version", ["3.5.7", "5.0.0"])
+def test_a_session_of_another_spark_is_an_error_with_its_version(version: str) -> None:
+    """As that of a Connect server, which may be older than the client."""
+    session: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda key, default: default), version=version)
+    with pytest.raises(SessionError, match=rf"is one of Spark {version}, and sparktrain needs Spark 4: connect to"):
+        spark_facts.read_facts(session, CORES)
+
+
 class Py4JError(Exception):
     """As Py4J's."""
 

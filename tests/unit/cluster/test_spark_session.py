@@ -22,6 +22,16 @@ def test_a_machine_that_cannot_resolve_its_names_names_them(monkeypatch: pytest.
         pass
 
 
+def test_an_older_spark_home_is_named_before_java_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.12-3.5.7.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    monkeypatch.setattr(jvm, "start", None)
+    expected = r"^SPARK_HOME \(.*\) is Spark 3\.5\.7, and PySpark is 4\..*: name a Spark 4, or unset SPARK_HOME"
+    with pytest.raises(SessionError, match=expected), local_session("local[2]", {}, "app"):
+        pass
+
+
 def test_stored_classes_are_used_where_there_are_some(tmp_path: Path) -> None:
     environment = tmp_path / "my environment"
     environment.mkdir()
