@@ -99,7 +99,7 @@ def state_words(view: RunView, now: float) -> str:
     silent = f", last record {formatting.ago(now - last_record)}" if last_record else ""
     driver = view.driver.identity
     if driver is None:
-        return "no driver has started it"
+        return "a copy of a run, which no driver has resumed" if view.driver.copied else "no driver has started it"
     same_host = view.driver.same_host or not driver.address
     return (
         f"its driver is gone{silent}"

@@ -41,7 +41,9 @@ class RunDriver:
     """The newest driver of a run, as this host sees it."""
 
     identity: DriverIdentity | None = None
-    """None where no driver has started the run."""
+    """None where no driver has started the run, or resumed the copy of one."""
+    copied: bool = False
+    """Whether the directory is a copy that no driver has resumed."""
     alive: bool = False
     """Whether it answers."""
     same_host: bool = False

@@ -12,6 +12,7 @@ from sparktrain.rundir.board_address import find_board
 from sparktrain.rundir.journal import writer
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents, Tail
+from sparktrain.rundir.journal.run_claim import is_copy
 from sparktrain.runs import plan as plans
 from sparktrain.runs.additions.trial_labels import LabelReader, TrialLabels
 from sparktrain.runs.heartbeat_watch import HeartbeatWatch
@@ -54,6 +55,7 @@ class Observer:
         self._notes: tuple[str, ...] = ()
         self._term = -1
         self._driver: DriverIdentity | None = None
+        self._is_copy = False
         self._alive = False
         self._board: str | None = None
         self._asked_at: float | None = None
@@ -97,10 +99,12 @@ class Observer:
         if opened.afresh:
             self._records = []
             self._notes = ()
+            self._overview = None  # the run may be another one, after the first was moved away
         self._records += opened.records
         self._notes = tuple(dict.fromkeys((*self._notes, *opened.notes)))
         if opened.term != self._term:
             self._driver = writer.newest_driver(self._place.store, self._place.layout.journal)
+            self._is_copy = self._driver is None and is_copy(self._place.store, self._place.layout.journal)
             self._term = opened.term
             self._asked_at = None
         return news
@@ -147,6 +151,7 @@ class Observer:
             notes=self._notes,
             driver=RunDriver(
                 identity=self._driver,
+                copied=self._is_copy,
                 alive=self._alive,
                 same_host=self._driver is not None and self._driver.host == socket.gethostname(),
                 board=self._board,

@@ -199,6 +199,7 @@ class MLflowTracker(Callback):
                 else:
                     self._missing.add(int(number))
         client.update_run(parent, status="RUNNING")
+        client.set_tag(parent, "sparktrain.directory", text_of(self._run.directory, TAG_CHARS))  # it may have moved
         self._parent = parent
 
     def _tags(self, run: TrackedRun) -> dict[str, str]:

@@ -14,6 +14,8 @@ import fsspec
 import pyarrow as pa
 import pytest
 
+from sparktrain.clock import SystemClock
+from sparktrain.display.status_view import state_words
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoints import Draft, collect_garbage, fetch, write
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
@@ -23,6 +25,8 @@ from sparktrain.runs.dataset_files import corrupt_files, manifests_of, unnamed_f
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import RunLocation, run_in
 from sparktrain.runs.upkeep.fsck import RunExaminer
+from sparktrain.runs.upkeep.idle_run import check_idle
+from sparktrain.runs.watcher import Observer
 from sparktrain.state.records import CheckpointAcknowledged, GangFormed
 from sparktrain.state.recovery import folded
 from sparktrain.store.localfs import LocalStore
@@ -151,6 +155,9 @@ def test_a_copy_is_a_run_of_its_own(
     before = content_of(folder)
     place = run_in(str(tmp_path / "runs" / target))
     assert newest_driver(place.store, place.layout.journal) is None, "the driver of the original has another directory"
+    view = Observer(place, SystemClock()).look()
+    assert state_words(view, 0.0) == "a copy of a run, which no driver has resumed"
+    check_idle(view, place, 1e9)
     journal = check(place, tmp_path)
     assert journal.run != id_of(original)
     assert content_of(folder) == before

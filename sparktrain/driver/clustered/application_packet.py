@@ -2,9 +2,11 @@
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.rundir.layout import RunLayout
+from sparktrain.rundir.run_place import RunPlace
 from sparktrain.store.base import Store
 
 PACKET = "sparktrain-call"
@@ -54,21 +56,25 @@ class StoredApplication(Struct, frozen=True, kw_only=True):
     """When it was requested, in seconds since 1970 by the client's clock, and after the one before."""
     urls: tuple[str, ...] = ()
     """Of the ResourceManager, as the client knows them."""
+    place: RunPlace = RunPlace()
+    """Of the run that it performs."""
 
 
 def write_application(store: Store, layout: RunLayout, call: str, application: StoredApplication) -> None:
     """Store which application performs a call: it is newer than all that the run has, although the clocks of hosts
     differ. Blocks; raises OSError."""
     if (newest := newest_application(store, layout)) is not None:
-        application = msgspec.structs.replace(application, at=max(application.at, newest[1].at + 1.0))
+        application = replace(application, at=max(application.at, newest[1].at + 1.0))
+    application = replace(application, place=RunPlace.of(store, layout.path))
     store.put_if_absent(layout.coordinator(call).application, msgspec.json.encode(application))
 
 
 def newest_application(store: Store, layout: RunLayout) -> tuple[str, StoredApplication] | None:
     """The newest call of a run that an application of its own performs, and that one; None where none does.
 
-    Blocks; raises OSError.
+    Those of a run that was copied do not count. Blocks; raises OSError.
     """
+    now = RunPlace.of(store, layout.path)
     applications = []
     for path in store.list(layout.coordinators):
         folder, _, name = path.rpartition("/")
@@ -77,5 +83,6 @@ def newest_application(store: Store, layout: RunLayout) -> tuple[str, StoredAppl
                 application = msgspec.json.decode(store.read(path), type=StoredApplication)
             except (msgspec.MsgspecError, FileNotFoundError):  # of another version, or deleted meanwhile
                 continue
-            applications.append((folder.rpartition("/")[2], application))
+            if not application.place.is_elsewhere(now):
+                applications.append((folder.rpartition("/")[2], application))
     return max(applications, key=lambda entry: entry[1].at, default=None)

@@ -17,9 +17,8 @@ from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import VERSION, check_version
 from sparktrain.rundir.journal.reader import survey
 from sparktrain.rundir.layout import JournalLayout
+from sparktrain.rundir.run_place import RunPlace
 from sparktrain.store.base import Store
-
-_HADOOP = ("hdfs", "webhdfs", "swebhdfs")
 
 
 class RunClaim(Struct, frozen=True, kw_only=True):
@@ -32,26 +31,8 @@ class RunClaim(Struct, frozen=True, kw_only=True):
     who: DriverIdentity
     run: str = ""
     """Id of the run; empty where an older sparktrain wrote the file."""
-    place: str = ""
-    """The run directory, as the driver names it."""
-    folder: str = ""
-    """`Store.folder_identity` of the run directory; empty where it is unknown."""
-
-    def carries_on(self, place: str, folder: str) -> bool:
-        """The directory at `place`, a folder with this identity, holds the run that this driver had."""
-        if self.folder and folder:
-            return self.folder == folder or (self.place == place and _number(self.folder) == _number(folder))
-        return self.place == place
-
-    def is_elsewhere(self, store: Store, layout: JournalLayout) -> bool:
-        """This driver had another directory than this one, which is a copy: not only by another name of the same one.
-
-        Blocks; raises OSError.
-        """
-        place = place_of(store, layout)
-        if not self.place or self.place == place or (_hadoop_path(self.place) == _hadoop_path(place) != ""):
-            return False
-        return self.folder == "" or _number(self.folder) != _number(store.folder_identity(layout.run))
+    at: RunPlace = RunPlace()
+    """Where its directory was."""
 
 
 class _AnyClaim(Struct, frozen=True):
@@ -63,15 +44,14 @@ class _AnyClaim(Struct, frozen=True):
 
 def new_claim(store: Store, layout: JournalLayout, who: DriverIdentity, term: int, former: RunClaim | None) -> RunClaim:
     """The claim of a driver that follows `former`. Blocks on the store; raises OSError."""
-    place = place_of(store, layout)
-    folder = store.folder_identity(layout.run)
-    if former is not None and former.run and former.carries_on(place, folder):
+    place = RunPlace.of(store, layout.run)
+    if former is not None and former.run and former.at.is_still(place):
         run = former.run
     else:
         run = (_older_id(store, layout) if former is not None and not former.run else "") or (
             f"{layout.run}-{uuid4().hex[:12]}"
         )
-    return RunClaim(term=term, nonce=uuid4().hex, who=who, run=run, place=place, folder=folder)
+    return RunClaim(term=term, nonce=uuid4().hex, who=who, run=run, at=place)
 
 
 def read_claim(store: Store, layout: JournalLayout, term: int) -> RunClaim | None:
@@ -91,15 +71,16 @@ def read_claim(store: Store, layout: JournalLayout, term: int) -> RunClaim | Non
         return None
 
 
+def is_copy(store: Store, layout: JournalLayout) -> bool:
+    """Whether the newest driver had another directory, and none has resumed this copy. Blocks; raises as `run_id`."""
+    claim = read_claim(store, layout, survey(store, layout).term)
+    return claim is not None and claim.at.is_elsewhere(RunPlace.of(store, layout.run))
+
+
 def run_id(store: Store, layout: JournalLayout) -> str:
     """The id that the newest driver of a run had. Blocks; raises OSError, and RunDirectoryError as `read_claim`."""
     claim = read_claim(store, layout, survey(store, layout).term)
     return (claim.run if claim is not None else "") or _older_id(store, layout) or layout.run
-
-
-def place_of(store: Store, layout: JournalLayout) -> str:
-    """The run directory, as this process names it."""
-    return store.where(layout.run)
 
 
 def _older_id(store: Store, layout: JournalLayout) -> str:
@@ -109,14 +90,3 @@ def _older_id(store: Store, layout: JournalLayout) -> str:
         return f"{layout.run}-{round(overview['started'] * 1000):x}" if overview["name"] == layout.run else ""
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         return ""
-
-
-def _number(folder: str) -> str:
-    """The number of the folder: its device is another one on another host, and after a restart."""
-    return folder.rpartition("-")[2]
-
-
-def _hadoop_path(url: str) -> str:
-    """The path of a directory in HDFS, which has several URLs; empty for any other place."""
-    scheme, _, rest = url.partition("://")
-    return rest.partition("/")[2] if scheme in _HADOOP else ""

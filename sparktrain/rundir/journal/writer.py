@@ -33,6 +33,7 @@ from sparktrain.rundir.journal.file_format import (
 from sparktrain.rundir.journal.reader import JournalContents, Tail, counts, survey
 from sparktrain.rundir.journal.run_claim import RunClaim, new_claim, read_claim
 from sparktrain.rundir.layout import JournalLayout
+from sparktrain.rundir.run_place import RunPlace
 from sparktrain.state.records import AnyRecord
 from sparktrain.store.base import Store
 
@@ -242,7 +243,7 @@ def newest_driver(store: Store, layout: JournalLayout) -> DriverIdentity | None:
     Raises RunDirectoryError for the journal of a later sparktrain.
     """
     claim = read_claim(store, layout, survey(store, layout).term)
-    if claim is None or claim.is_elsewhere(store, layout):
+    if claim is None or claim.at.is_elsewhere(RunPlace.of(store, layout.run)):
         return None
     return claim.who
 
@@ -295,5 +296,6 @@ def driver_of(store: Store, layout: JournalLayout, term: int) -> DriverIdentity 
 def _copy_note(former: RunClaim | None, claim: RunClaim) -> tuple[str, ...]:
     if former is None or former.run in ("", claim.run):
         return ()
-    origin = "another folder than before" if former.place == claim.place else f"a copy of {former.place}, or moved"
-    return (f"run directory {claim.place} is {origin}: it is a run of its own now, with the id {claim.run}",)
+    place = claim.at.url
+    origin = "another folder than before" if former.at.url == place else f"a copy of {former.at.url}, or moved"
+    return (f"run directory {place} is {origin}: it is a run of its own now, with the id {claim.run}",)

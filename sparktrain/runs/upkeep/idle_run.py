@@ -21,7 +21,8 @@ def check_idle(view: RunView, place: RunLocation, silent_s: float) -> None:
             f"run directory {view.directory} is in use by {driver}: stop that process, or wait for its end"
         )
     # What has tidied the run up is no driver, and has deposed the one before.
-    if view.state is RunState.ENDED or (driver is not None and driver.purpose and has_ended(driver)):
+    is_tidied = driver is not None and driver.purpose != "" and has_ended(driver)
+    if view.state is RunState.ENDED or view.driver.copied or is_tidied:
         return
     silence_s = place.store.now(place.layout.path) - _last_written(place)
     if silence_s < silent_s:

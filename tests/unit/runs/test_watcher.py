@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.runs import watcher
 from sparktrain.runs.sweep_outcome import SweepStatus
@@ -53,6 +54,17 @@ def test_the_trials_follow_their_records(run: ScriptedRun) -> None:
 def test_the_newest_driver_knows_how_many_trials_there_will_be(run: ScriptedRun) -> None:
     run.write(DriverStarted(plan=run.plan.digest, trials=9))
     assert (looked_at(run).total, looked_at(run).remaining) == (9, 7)
+
+
+def test_a_run_in_the_place_of_one_that_was_moved_is_another_one(run: ScriptedRun, tmp_path: Path) -> None:
+    observer = Observer(run.place, HandClock())
+    assert observer.look().total == 4
+    folder = Path(run.directory)
+    folder.rename(folder.with_name("moved"))
+    with pytest.raises(RunDirectoryError, match=r"mnist is no run directory"):
+        observer.look()
+    ScriptedRun(tmp_path / "runs", total=7).begin()
+    assert (observer.look().total, len(observer.records)) == (7, 1)
 
 
 def test_a_run_with_a_silent_driver_can_be_resumed(run: ScriptedRun) -> None:

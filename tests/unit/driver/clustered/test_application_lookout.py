@@ -1,5 +1,6 @@
 """What a client concludes from YARN's report of the application that performs a call."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.driver.prepare.naming import take_name
 from sparktrain.errors import AgentsLostError, ResourceError
 from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorFolder
+from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.locate import RunLocation
 from tests.unit.driver.stored import age
 
@@ -74,6 +76,8 @@ def test_the_newest_application_of_a_run_counts(place: RunLocation, monkeypatch:
     assert urls[-1] == "http://rm"
     assert tag == f"tag-{'a' * 12}"
     assert all(place.layout.owns(path) for path in place.store.list(place.layout.coordinators))
+    shutil.copytree(place.where, f"{place.where}-copy")
+    assert newest_application(place.store, RunLayout("run-copy")) is None, "it performs the original"
 
 
 @pytest.mark.parametrize("state", ["ACCEPTED", "RUNNING"])

@@ -104,8 +104,7 @@ def test_the_owner_is_named() -> None:
             "attempt": 0,
             "user": "",
         },
-        "place": "memory:/run",
-        "folder": "",
+        "at": {"url": "memory:/run", "folder": ""},
     }
 
 
