@@ -53,6 +53,8 @@ class WarmPlan(Struct, frozen=True):
     points: tuple[dict[str, Any], ...]
     metric: str | None
     known: tuple[KnownResult, ...]
+    runs: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The id of the run of each source, and empty for tables and points; absent where an older sparktrain wrote it."""
 
 
 class Origin(Struct, frozen=True):

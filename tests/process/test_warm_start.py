@@ -1,6 +1,7 @@
 """Sweeps that start with what former runs have found: what the sampler knows, and what a resumed driver still does."""
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,7 +54,9 @@ def test_results_of_a_former_run_are_known_and_the_first_trials_are_the_points(
     assert cases(cold)[:2] == cases(made)[:2]
     assert cases(cold)[2] != cases(made)[2]  # what is known decides on what follows
 
-    shutil.rmtree(where)
+    os.rename(where, moved := runs / "moved")
+    assert cases(pool.sweep(learn, SPACE, name="warm", trials=4, warm_start=[moved, *points], **common)) == cases(made)
+    shutil.rmtree(moved)
     more = pool.sweep(learn, SPACE, name="warm", trials=5, warm_start=[where, *points], **common)
     assert cases(more)[:4] == cases(made)
     assert len(more.trials) == 5

@@ -6,17 +6,20 @@ A driver that resumes the run takes it from there: the former runs may be gone b
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from sparktrain import formatting
 from sparktrain.config.param_values import plain, shown
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.config.warm_sources import FirstPoints, FormerRun, FormerTable, WarmSource
-from sparktrain.errors import ResumeError, SpecError
+from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
 from sparktrain.ids import TrialId
+from sparktrain.rundir.journal.run_claim import run_id
 from sparktrain.runs.history import look, observation
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of, run_in
 from sparktrain.runs.plan import KnownResult, WarmPlan
@@ -82,8 +85,17 @@ class WarmStart:
         if self.points:
             lines.append(f"{formatting.count(len(self.points), 'point')} of warm_start {_are(self.points)} tried first")
         return WarmPlan(
-            sources=self.labels, lines=tuple(lines), points=self.points, metric=self.metric, known=tuple(results)
+            sources=self.labels,
+            lines=tuple(lines),
+            points=self.points,
+            metric=self.metric,
+            known=tuple(results),
+            runs=self.run_ids(),
         )
+
+    def run_ids(self) -> tuple[str, ...]:
+        """The id of the run of each source; empty for tables, points, and runs that are gone. Blocks on the stores."""
+        return tuple(_run_id(source) if isinstance(source, FormerRun) else "" for source in self.sources)
 
 
 def checked(
@@ -142,15 +154,33 @@ def _check_learns(spec: SweepSpec, sampler: Sampler, name: str) -> None:
 
 
 def resumed_plan(before: WarmPlan | None, warm_start: WarmStart, where: str) -> WarmPlan | None:
-    """The warm start of a run that exists: what it started with. Raises ResumeError when another is asked for."""
+    """The warm start of a run that exists: what it started with. Raises ResumeError when another is asked for.
+
+    Blocks on the stores of former runs that have other paths now.
+    """
     stored_sources = before.sources if before else ()
-    if warm_start.sources and warm_start.labels != stored_sources:
+    if warm_start.sources and warm_start.labels != stored_sources and not _are_moved(before, warm_start):
         started = f"started with {', '.join(stored_sources)}" if stored_sources else "started without warm_start"
         raise ResumeError(
             f"the run at {where} {started}, and now warm_start is {', '.join(warm_start.labels)}: a run keeps what it "
             "started with; choose another name for a new run, or leave warm_start out to resume this one"
         )
     return before
+
+
+def _are_moved(before: WarmPlan | None, warm_start: WarmStart) -> bool:
+    """Whether the sources are the same as before, and runs among them have other paths."""
+    if before is None or before.runs is msgspec.UNSET:
+        return False
+    stored = [run or label for run, label in zip(before.runs, before.sources, strict=True)]
+    return stored == [run or label for run, label in zip(warm_start.run_ids(), warm_start.labels, strict=True)]
+
+
+def _run_id(former: FormerRun) -> str:
+    place = place_of(former.directory, LOOK_TIMEOUT_S)
+    with suppress(OSError, RunDirectoryError):
+        return run_id(place.store, place.layout.journal) if place.has_run else ""
+    return ""
 
 
 def with_warm_start(sampler: Sampler, plan: WarmPlan | None) -> Sampler:
