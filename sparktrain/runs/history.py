@@ -168,7 +168,7 @@ def check_alone(stored_run: StoredRun, store: Store, layout: RunLayout, this: Dr
     driver = stored_run.driver
     if driver is None or stored_run.ended or this.replaces(driver) or driver.fingerprint == this.fingerprint != "":
         return  # after a call that lost its store a pool owns no run, and here that pool itself asks
-    if answers(driver) or HeartbeatWatch(store, layout, SystemClock()).shows(driver):
+    if answers(driver) or HeartbeatWatch(store, layout, SystemClock()).proves(driver):
         raise RunDirectoryError(
             f"run directory {store.where(layout.path)} is in use: {driver} has owned this run since "
             f"{time_of_day(driver.started)}; wait for its end, stop it, or choose another name"

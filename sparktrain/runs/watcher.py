@@ -69,8 +69,8 @@ class Observer:
     def look(self) -> RunView:
         """The run as it is now; the same object as before when nothing is new. Blocks on the store.
 
-        Checks whether the driver answers, which takes up to 2 s when it does not, and for a coordinator in the cluster
-        until its next heartbeat, 45 s at most. Raises RunDirectoryError when
+        Checks whether the driver answers, which takes up to 2 s when it does not. A coordinator in the cluster that
+        this host cannot reach counts as alive for 45 s after its last heartbeat. Raises RunDirectoryError when
         the run cannot be read, JournalCorruptError, and OSError from the store.
         """
         news = self._read(self._tail.read_new())

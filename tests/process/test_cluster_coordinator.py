@@ -21,10 +21,11 @@ from sparktrain.rundir.coordinator_folder import CoordinatorFolder
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.stop_requests import ask_stop
+from sparktrain.runs.heartbeat_watch import HEARTBEAT_COUNTS_S
 from sparktrain.state.records import GangAdopted
 from sparktrain.store.localfs import LocalStore
 from tests.support.process_cluster import cluster_call, coordinators, sweep_in_cluster
-from tests.support.processes import Sighted, wait_until
+from tests.support.processes import Sighted, descendants, wait_until
 
 STARTS_S = 60.0
 ENDS_S = 90.0
@@ -269,3 +270,19 @@ def test_ctrl_c_stops_the_run_and_names_how_to_continue(tmp_path: Path) -> None:
     assert "0 of 2 trials succeeded" in printed
     result = st.load(tmp_path / "runs/run")
     assert (result.status, result.reason) == ("stopped", "interrupted by Ctrl-C")
+
+
+def test_a_run_whose_processes_all_died_on_this_host_is_resumed_at_once(tmp_path: Path) -> None:
+    (tmp_path / "hold").touch()
+    line = [sys.executable, "-m", "tests.process.cluster_client", str(tmp_path)]
+    with subprocess.Popen(line, stderr=subprocess.DEVNULL) as client:
+        wait_until(lambda: len(list(tmp_path.glob("start-*-1"))) == 2, STARTS_S, "both trials run")
+        processes = Sighted([client.pid, *(process.pid for process in descendants(client.pid))])
+        processes.kill()
+    (tmp_path / "hold").unlink()
+    clock = SystemClock()
+    killed_at = clock.now()
+    assert st.attach(tmp_path / "runs/run").status == "gone"
+    result = st.resume(tmp_path / "runs/run", spark=st.local(slots=2), coordinator="driver", progress=False)
+    assert [trial.status for trial in result.trials] == ["succeeded"] * 2
+    assert clock.now() - killed_at < HEARTBEAT_COUNTS_S / 2

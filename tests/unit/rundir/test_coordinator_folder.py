@@ -1,5 +1,6 @@
 """The files by which agents find their coordinator, and others learn that it lives."""
 
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.heartbeat_watch import HEARTBEAT_COUNTS_S, HeartbeatWatch
 from sparktrain.store.localfs import LocalStore
+from tests.unit.driver.stored import age
 
 RUN = RunLayout("run")
 CLAIM = CoordinatorClaim(0, "host-1", 1, 0.0)
@@ -105,21 +107,32 @@ def test_heartbeats_that_come_show_life_whatever_their_hosts_clock_says(
     clock = WritingClock(beat)
     watch = HeartbeatWatch(store, RUN, clock)
     assert watch.shows(UNREACHABLE)
+    assert clock.pauses == 0, "who only looks waits for nothing"
+    assert watch.proves(UNREACHABLE)
     assert clock.time == 10.0
-    assert watch.shows(UNREACHABLE), "it waits once"
+    assert watch.proves(UNREACHABLE), "it waits once"
     assert clock.time == 10.0
     clock.time += HEARTBEAT_COUNTS_S
     assert not watch.shows(UNREACHABLE)
 
 
+@pytest.mark.parametrize("age_s", [0.0, 30.0, 60.0])
+@pytest.mark.parametrize("may_write", [True, False])
 @pytest.mark.parametrize("clock_is_off_s", [0.0, 3600.0])
-def test_a_heartbeat_that_stays_the_same_shows_nothing(
-    folder: CoordinatorFolder, store: LocalStore, clock_is_off_s: float
+def test_a_heartbeat_that_stays_the_same_shows_nothing_in_the_end(
+    folder: CoordinatorFolder, monkeypatch: pytest.MonkeyPatch, clock_is_off_s: float, may_write: bool, age_s: float
 ) -> None:
+    store = LocalStore(folder._store.where())
     folder.heartbeat(1, 1, CoordinatorHeartbeat(SystemClock().wall() + clock_is_off_s, "print"))
+    age(store.root, age_s)
+    if not may_write:
+        monkeypatch.setattr(store, "put_if_absent", lambda path, data: os.mkdir("/proc/none"))
     clock = WritingClock()
-    assert not HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE)
-    assert clock.time == HEARTBEAT_COUNTS_S
+    watch = HeartbeatWatch(store, RUN, clock)
+    known_s = age_s if may_write else 0.0
+    assert watch.shows(UNREACHABLE) == (known_s < HEARTBEAT_COUNTS_S)
+    assert not watch.proves(UNREACHABLE)
+    assert clock.time == pytest.approx(max(0.0, HEARTBEAT_COUNTS_S - known_s), abs=0.5)
 
 
 def test_what_nobody_waits_for(folder: CoordinatorFolder, store: LocalStore) -> None:
@@ -139,4 +152,4 @@ def test_the_heartbeat_of_a_successor_counts_though_its_clock_is_behind(
 ) -> None:
     folder.heartbeat(1, 9, CoordinatorHeartbeat(1000.0, "print"))
     clock = WritingClock(lambda pauses: folder.heartbeat(2, pauses, CoordinatorHeartbeat(10.0, "print")))
-    assert HeartbeatWatch(store, RUN, clock).shows(UNREACHABLE)
+    assert HeartbeatWatch(store, RUN, clock).proves(UNREACHABLE)
