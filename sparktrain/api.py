@@ -75,8 +75,8 @@ def sweep(
     """Call `train` once for each set of parameters in `space`, each in a fresh process on a Spark executor.
 
     Blocks until every trial has ended, and shows progress meanwhile. A failed trial is a result, and raises nothing.
-    Call it in the driver, from any thread. Concurrent calls share the session's slots, and a call that needs more slots
-    than are free raises PoolError.
+    Call it in the driver, from any thread. Concurrent calls share the session's slots.
+    An open pool has its slots for itself: where it leaves too few, the call raises PoolError.
 
     Args:
         train: the training function. It takes the parameters by name, and a `TrainContext` if it has a parameter

@@ -1,5 +1,6 @@
 """Finds the training function, and checks that it can be called with the parameters of a space."""
 
+import ast
 import importlib
 import inspect
 import itertools
@@ -24,6 +25,7 @@ from sparktrain.usercode.unknown_names import check_names
 MAX_CASES = 100_000
 """How many combinations are checked for names that the function does not accept."""
 
+_TRAINS = re.compile(r"(?:.*_)?(?:train|training|fit|objective)(?:_(?:fn|func|function|model|one|trial|and_evaluate))?")
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -201,7 +203,7 @@ def resolve(text: str, folder: Path | None = None) -> Target:
     place, _, name = text.rpartition(":")
     if not place or not name:
         location = place or text
-        raise FunctionError(f"{text}: names no function; write {location}:{_some_function(location)}")
+        raise FunctionError(f"{text}: names no function; write {location}:{_likely_function(location)}")
     is_file = place.endswith((".py", ".ipynb")) or "/" in place
     module = _import_file(Path(place)) if is_file else _import_module(place, folder or Path.cwd())
     function = _function(module, place, name)
@@ -210,16 +212,26 @@ def resolve(text: str, folder: Path | None = None) -> Target:
     return Target(function, f"{module.__name__}:{name}", file if root else None, root)
 
 
-def _some_function(text: str) -> str:
-    """A function of the file that is named without one, found without running it."""
+def _likely_function(text: str) -> str:
+    """The function of the file that looks like one to train with, found without running it; else `FUNCTION`, and all
+    that the file has."""
     path = Path(text)
     try:
-        names = (
-            re.findall(r"^def ([A-Za-z]\w*)\(", path.read_text("utf-8"), re.MULTILINE) if path.suffix == ".py" else []
-        )
-    except (OSError, UnicodeDecodeError):
-        names = []
-    return next((name for name in names if "train" in name), names[0] if names else "FUNCTION")
+        body = ast.parse(path.read_bytes()).body if path.suffix == ".py" else []
+    except (OSError, SyntaxError, ValueError):
+        body = []
+    functions = [node for node in body if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")]
+    ranked = sorted(functions, key=_likelihood, reverse=True)
+    if ranked and any(_likelihood(ranked[0])):
+        return ranked[0].name
+    return f"FUNCTION (it has {', '.join(node.name for node in functions)})" if functions else "FUNCTION"
+
+
+def _likelihood(function: ast.FunctionDef) -> tuple[bool, bool]:
+    """Whether a function takes a context, and whether it is named like one that trains."""
+    parameters = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
+    takes_context = any(parameter.arg == CONTEXT_NAME for parameter in parameters)
+    return takes_context, _TRAINS.fullmatch(function.name) is not None
 
 
 def _import_file(path: Path) -> ModuleType:

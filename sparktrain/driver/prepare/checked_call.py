@@ -26,7 +26,7 @@ from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import plan_data
 from sparktrain.driver.options import Options
 from sparktrain.driver.prepare.run_definition import RunDefinition, sampler_choice
-from sparktrain.errors import SpecError
+from sparktrain.errors import SpecError, UserError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.plan import Plan, spec_fields
 from sparktrain.search.any_space import as_space
@@ -169,6 +169,26 @@ class CheckedCall:
         return replace(chosen, choice=choice)
 
 
+def _checked_spec(
+    options: Options, gang: GangSpec, program: StoredProgram | FunctionProgram, space: Space
+) -> SweepSpec:
+    """The specification, for a function that takes the parameters. Raises UserError, and one for both problems."""
+    problem: SpecError | None = None
+    try:
+        spec = options.spec(gang, program.slug)
+    except SpecError as error:
+        problem = error
+    try:
+        program.check(options.kind, space, options.place)
+    except UserError as error:
+        if problem is None:
+            raise
+        raise SpecError(f"{problem}; and {error}") from error
+    if problem is not None:
+        raise problem
+    return spec
+
+
 def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, options: Options) -> CheckedCall:
     """Check a call and its data, and pickle its function, unless it is a stored one. Raises UserError.
 
@@ -182,8 +202,7 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     env = options.environment()
     choice = _choice(options, gang, program, env)
     gang = gang if choice is None else replace(gang, backend=choice.backend)
-    spec = options.spec(gang, program.slug)
-    program.check(options.kind, trial_space, options.place)
+    spec = _checked_spec(options, gang, program, trial_space)
     keras = _keras_use(gang, program, env, named=choice is None)
     check_installed(spec.gang)
     leaves_for(trial_space, spec.stopper)

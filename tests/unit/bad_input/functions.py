@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.errors import FunctionError
 from sparktrain.search.space import grid, when
 from sparktrain.usercode.serialize import pack
@@ -127,11 +129,30 @@ CALL = [
         ("'dropout' has no value", "{'lr': 2}", "or a default"),
         FunctionError,
     ),
+    Case(
+        "call-and-mode",
+        lambda _: compose(train, {"rate": [1]}, SweepOptions(metric="y")),
+        ("^metric 'y'.*--mode", "; and .*train.* has no parameter 'rate'"),
+    ),
     Case("call-of-none", lambda _: Target.of(None), (r"None \(NoneType\)", "cannot be called"), FunctionError),
 ]
 
 TARGET = [
     named("no-function", "train.py", r"^train\.py", "names no function", r"write train\.py:FUNCTION"),
+    *(
+        target(f"unnamed-{name}", "script.py", source, rf"script\.py:{suggested}$", function="")
+        for name, source, suggested in (
+            ("parser-first", "def parse(argv=None): ...\ndef train(lr): ...", "train"),
+            ("context", "def parse(argv): ...\ndef train(): ...\ndef mnist(lr, *, ctx): ...", "mnist"),
+            ("data-first", "def load_train_data(path): ...\nasync def fit(x): ...\ndef fit_one(lr): ...", "fit_one"),
+            (
+                "unclear",
+                "def parse(argv): ...\ndef _train(): ...\ndef mnist(lr): ...",
+                r"FUNCTION \(it has parse, mnist\)",
+            ),
+            ("cut", "def train(:", "FUNCTION"),
+        )
+    ),
     named("empty-function", "train.py:", r"^train\.py:", "names no function"),
     named("missing", "{folder}/train.py:train", r"train\.py", "no such file", "correct the path"),
     named("folder", "{folder}:train", "is a directory", r"train\.py:FUNCTION"),
