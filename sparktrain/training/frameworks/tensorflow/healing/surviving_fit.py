@@ -97,6 +97,10 @@ class SurvivingFit:
         """Their attributes before the newest event."""
         self._newest_call: tuple[int, Any] = (0, None)
         """What Keras has called callbacks with after the newest step: the number of its batch, and the logs."""
+        self._omits = False
+        """Whether the users' callbacks are not called for the next step: they have the states after it."""
+        self._omitted: list[tuple[Any, Any]] = []
+        """Those, and the methods that their objects have as attributes."""
         self._agreed: list[list[int]] = []
         """What the members had agreed on before the callbacks of the newest step."""
         self._event = ""
@@ -110,6 +114,22 @@ class SurvivingFit:
         if stage is EventStage.USERS:
             self._noted = [(callback, _attributes(callback)) for callback in self._listening[event]]
             self._newest_call = batch, logs
+        if self._omits:
+            self._omit(stage)
+
+    def _omit(self, stage: EventStage) -> None:
+        """Have Keras call nothing in place of the users' callbacks of this step, and them again after it."""
+        name = "on_train_batch_end"
+        if stage is EventStage.USERS:
+            # One of Keras's LambdaCallback is an attribute of its object.
+            self._omitted = [(callback, vars(callback).get(name)) for callback in self._listening[name]]
+            for callback, _ in self._omitted:
+                vars(callback)[name] = lambda batch, logs=None: None
+        elif stage is EventStage.AFTER:
+            self._omits = False
+            for callback, method in self._omitted:
+                del vars(callback)[name]
+                vars(callback).update({} if method is None else {name: method})
 
     def leave(self) -> None:
         """All callbacks have been called for the event."""
@@ -283,6 +303,9 @@ class SurvivingFit:
         if 0 in ranks and self._has_silenced():
             raise RingRefusalError("the chief is lost, and with it the state of a callback that wrote its files")
         position = self._position
+        # Between the callbacks of a step and those of its epoch: all have called the former.
+        ends_epoch = self._event == "on_epoch_end"
+        is_called = ends_epoch and self._stage is EventStage.BEFORE
         back = 0 if in_step else 1
         position.step -= back
         position.batch -= back
@@ -297,7 +320,8 @@ class SurvivingFit:
                 "agreed": by_name,
                 "read_only": not in_step,
                 "number": position.number,
-                "newest_call": self._call_before() if in_step else None,
+                "newest_call": self._call_before() if in_step or is_called else None,
+                "ends_epoch": ends_epoch,
             }
             extra = {FIT_STATE: content}
             # Nothing trains until the files are written: a copy of large weights would double the time.
@@ -370,20 +394,21 @@ class SurvivingFit:
             self._values.assign_members(files.read(MEMBERS))
         self._healing.continuity.echoes = False
         self._note_healed(arrival)
-        self._call_for_lost(arrival)
+        sent = peek(arrival.folder).extra[FIT_STATE][SENT]
+        self._omits = sent["ends_epoch"]
+        self._call_for_lost(arrival, sent["newest_call"])
         self._healing.healed(arrival.most_advanced.steps)
         return arrival.most_advanced.in_step
 
-    def _call_for_lost(self, arrival: RingAgreement) -> None:
+    def _call_for_lost(self, arrival: RingAgreement, call: Any) -> None:
         """Call the users' callbacks for the newest step where the lost process was killed before it had.
 
         The others have called theirs, and this process has the states after that: it only lacks what the callbacks of
         the lost rank do beside.
         """
         step = arrival.most_advanced.steps
-        if not arrival.most_advanced.in_step or self._healing.called != step - 1:
+        if call is None or self._healing.called != step - 1:
             return
-        call = peek(arrival.folder).extra[FIT_STATE][SENT]["newest_call"]
         model = self._model
         variables = [*model.variables, *model.optimizer.variables]
         values = [(variable, model_state.retained_value(variable)) for variable in variables]
