@@ -3,7 +3,8 @@
 By default gRPC registers handlers that restart its threads in a forked child. `subprocess` with `preexec_fn`, by which
 PySpark starts Java, closes all descriptors of the child between fork and exec: a thread of gRPC found its epoll file
 closed, and ended 3 of 100 children ("Java gateway process exited before sending its port number"). Neither the driver
-nor agents nor members use gRPC in a forked child. Where the variable is set already, its value counts.
+nor agents nor members use gRPC in a forked child. Where the variable is set already, its value counts, and so does what
+gRPC has decided where the program has imported it before: a program that forks with channels of its own needs that.
 """
 
 import os

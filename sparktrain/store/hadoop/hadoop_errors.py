@@ -12,6 +12,10 @@ _QUOTA_STEP = (
     "unless set otherwise, times the replication for each file while it is written, however small)"
 )
 KERBEROS_STEP = "run kinit, or submit with --principal and --keytab, and see `klist`"
+_REPLICATED_STEP = (
+    "choose a replicated folder, or have files that are written there from now on replicated "
+    "(hdfs ec -setPolicy -replicate -path DIR)"
+)
 _CONNECTION_STEP = "see that its NameNode and DataNodes run, and that this host can connect to them"
 
 
@@ -79,6 +83,8 @@ def explain(java_class: str, message: str, server: str = "") -> OSError:
     if name in _TRANSIENT:
         cause, step = _TRANSIENT[name]
         return HadoopCallError(f"{cause} ({line})", step)
+    if "not supported for erasure-coded files" in line:
+        return HadoopCallError(line, _REPLICATED_STEP, HdfsErrorKind.REFUSED)
     if "could only be written to" in line:
         return HadoopCallError(
             line, "see whether its DataNodes are full or dead (hdfs dfsadmin -report)", HdfsErrorKind.FULL

@@ -174,7 +174,7 @@ class HadoopStore(Store):
         return HadoopNewFile(self._calls, self.where(check_path(path)), self._target(path))
 
     def open_stream(self, path: str) -> WriteStream:
-        """See base class. Needs a file system that can append, which an erasure-coded one cannot."""
+        """See base class."""
         # HDFS's own create is atomic too, but leaves the name locked for about a minute when its writer is killed.
         if not self.put_if_absent(path, b""):
             raise exists_error(self.where(path))

@@ -28,6 +28,8 @@ TRACE = "\n\tat org.apache.hadoop.hdfs.server.namenode.FSNamesystem.startFile(FS
         ("java.io.EOFException", "End of File", HdfsErrorKind.TRANSIENT, "EOFException: End of File; see"),
         ("", "Connection refused (os error 111)", HdfsErrorKind.TRANSIENT, "Connection refused (os error 111); see"),
         ("", 'DataTransferError("All DataNodes failed")', HdfsErrorKind.TRANSIENT, "hdfs fsck"),
+        ("", 'OperationFailed("hsync is not supported for erasure-coded files")', HdfsErrorKind.REFUSED,
+         "erasure-coded files\"); choose a replicated folder"),
     ],
 )  # fmt: skip
 def test_an_error_has_a_kind_a_cause_and_a_step(
