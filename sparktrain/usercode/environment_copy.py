@@ -7,6 +7,7 @@ A_COPY = (
     "os.environ within the function, and name what trials need of the driver's by env= or forward_env="
 )
 """The end of a message."""
+LEAST_SECRET = 8
 LEAST = 3
 """So many variables at least are a copy: fewer are values that the user chose."""
 
@@ -24,6 +25,11 @@ def holds_environment(data: bytes) -> bool:
         if missing > half:  # the rest cannot change it, and data may be large
             return False
     return held > half and held >= LEAST
+
+
+def is_of_environment(text: str) -> bool:
+    """Whether a text is the value of a variable of this process, and long enough for a secret."""
+    return len(text) >= LEAST_SECRET and text in os.environ.values()
 
 
 def _forms(name: bytes) -> tuple[bytes, ...]:

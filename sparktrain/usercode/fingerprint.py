@@ -7,7 +7,7 @@ import dis
 import functools
 import hashlib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -17,6 +17,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 
 from sparktrain.protocol.code_origins import NAME as ORIGINS
 from sparktrain.protocol.messages import Code
+from sparktrain.protocol.settings import script_settings
 from sparktrain.usercode.closure import captures_of
 from sparktrain.usercode.imports import Sources, is_users
 from sparktrain.usercode.library_objects import LibraryObjects
@@ -41,6 +42,14 @@ def fingerprint(target: Target, code: Code, *, sources: Sources | None = None) -
     parts = {name: digest for name, digest in _of_archive(code.archive) if used is None or _top(name) in used}
     function_digest = _hashed([code.function]) if code.by_reference else _Digests().of(target.function)
     return {f"function {target.name}": function_digest.hex()[:DIGITS], **parts}
+
+
+def digests_of(settings: Mapping[str, script_settings.Values]) -> dict[str, str]:
+    """The same for settings that a program has made: a part for each."""
+    return {
+        f"setting {name}": _hashed([_Digests().of(value)]).hex()[:DIGITS]
+        for name, value in script_settings.counted(settings)
+    }
 
 
 def _used(target: Target, sources: Sources) -> set[str] | None:
@@ -71,6 +80,11 @@ def _hashed(words: Iterable[bytes]) -> bytes:
     for word in words:
         digest.update(len(word).to_bytes(8, "big") + word)
     return digest.digest()
+
+
+def digest_of_code(code: CodeType) -> bytes:
+    """The same for code that differs only in line numbers, or names of files."""
+    return _Digests().of(code)
 
 
 class _Digests:

@@ -172,3 +172,30 @@ def test_logging_and_flags(tmp_path: Path) -> None:
     )
     assert values["trial"] == values["script"] == {"loss": 25.0, "names": 2, "exact": 2}
     assert values["log"].splitlines() == ["<DEBUG vision> a detail", "<INFO other> a fact"]
+
+
+def test_objects_and_modules(tmp_path: Path) -> None:
+    package = tmp_path / "site-packages" / "acme_rates"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("RATE = 0.1\n")
+    (package / "config.py").write_text("class Settings:\n    lr = 0.1\ncfg = Settings()\ncfg.lr = 0.2\n")
+    (tmp_path / "beside.py").write_text("SCALE = 1\ndef scaled(x):\n    return x * SCALE\n")
+    values = compared(
+        tmp_path,
+        """
+        import acme_rates, beside
+        from acme_rates.config import cfg
+
+        cfg.lr = 5.0
+        acme_rates.RATE = 7
+        beside.SCALE = 3
+
+        def train(lr):
+            return {"loss": cfg.lr, "rate": acme_rates.RATE, "scaled": beside.scaled(1.0)}
+
+        if __name__ == "__main__":
+            compare(train)
+        """,
+        PYTHONPATH=str(tmp_path / "site-packages"),
+    )
+    assert values["trial"] == values["script"] == {"loss": 5.0, "rate": 7, "scaled": 3.0}

@@ -17,14 +17,17 @@ from sparktrain.errors import SpecError
 from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
 from sparktrain.protocol.settings import script_settings
+from sparktrain.protocol.settings.held_state import Assigned
 from sparktrain.runs.plan import Plan
 from sparktrain.search.space import Space
+from sparktrain.usercode.assigned_values import assigned
 from sparktrain.usercode.code_changes import text_of
-from sparktrain.usercode.environment_copy import A_COPY, holds_environment
-from sparktrain.usercode.fingerprint import fingerprint
+from sparktrain.usercode.environment_copy import A_COPY, holds_environment, is_of_environment
+from sparktrain.usercode.fingerprint import digests_of, fingerprint
 from sparktrain.usercode.framework_imports import FrameworkImports, framework_imports, framework_imports_in
 from sparktrain.usercode.imports import Sources
 from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_choice_in
+from sparktrain.usercode.module_edits import check_edited
 from sparktrain.usercode.pickler import can_be_pickled
 from sparktrain.usercode.preload import KerasInTrials, PreloadChoice, shared
 from sparktrain.usercode.serialize import pack, preload_choice
@@ -102,13 +105,14 @@ class FunctionProgram:
         else:
             choice = PreloadChoice(tuple(preload))
         # A module that executors import makes its settings there.
-        settings = {} if target.reference is not None else _sendable(script_settings.changed())
+        settings: Settings = {} if target.reference is not None else _sendable(_changed(target, sources))
         code = pack(target, limit, sources=sources, values=self._values, settings=settings)
-        parts = fingerprint(target, code, sources=sources) | script_settings.fingerprint(settings)
+        files = fingerprint(target, code, sources=sources)
+        check_edited(files)
         return PackedProgram(
             name=target.name,
             code=code,
-            parts=parts,
+            parts=files | digests_of(settings),
             preload=choice.modules,
             text=text_of(target),
             notes=(*_taken_over(settings), *choice.notes),
@@ -175,19 +179,36 @@ class StoredProgram:
         return {parameter.arg for parameter in (*function.args.args, *function.args.kwonlyargs)}
 
 
+def _changed(target: Target, sources: Sources) -> Settings:
+    settings = script_settings.changed()
+    for module, values in assigned(target.name, sources).items():
+        settings[module] = settings.get(module, {}) | values
+    return settings
+
+
 def _sendable(settings: Settings) -> Settings:
     """Those that can be pickled; warns of the others."""
     sendable: Settings = {}
     for library, values in settings.items():
         for name, value in values.items():
-            if not isinstance(value, Exception) and (type(value) in _PLAIN or can_be_pickled(value)):
+            if (cause := _cause(value)) is None:
                 sendable.setdefault(library, {})[name] = value
             else:
-                cause = f": {value}" if isinstance(value, Exception) else ""
                 logger.warning(
-                    "trials do not get %s %s of this process, so set it in the function%s", library, name, cause
+                    "trials do not get %s %s as it is here, so set it in the function: %s", library, name, cause
                 )
     return sendable
+
+
+def _cause(value: object) -> str | None:
+    """Why a setting does not travel; None where it does."""
+    if isinstance(value, Exception):
+        return str(value)
+    if type(value) in _PLAIN:
+        return None
+    if isinstance(value, Assigned) and any(map(is_of_environment, value.texts())):
+        return "it has a variable of the environment, which forward_env= passes to trials"
+    return None if can_be_pickled(value) else "it cannot be pickled"
 
 
 def _taken_over(settings: Settings) -> Iterator[str]:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from hashlib import sha256
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
 from sparktrain.patched_imports import patch_when_imported
 from sparktrain.protocol.settings import import_paths, logging_settings, parsed_flags
+from sparktrain.protocol.settings.held_state import Assigned
 
 Values = dict[str, Any]
 """Settings of one library by their names there. What is named `_...` is not shown: a library may have set it itself."""
@@ -417,17 +417,17 @@ def apply(settings: Mapping[str, Values], failed: Callable[[str, Exception], Non
     `failed` gets the name of each that a library refuses, and its error.
     """
     for name, values in settings.items():
-        if (library := LIBRARIES.get(name)) is not None:  # a stored function may be of another version
-            patch_when_imported(name, _setter(library, name, values, failed))
+        patch_when_imported(name, _setter(name, values, failed))
 
 
-def _setter(
-    library: LibrarySettings, place: str, values: Values, failed: Callable[[str, Exception], None]
-) -> Callable[[ModuleType], None]:
+def _setter(place: str, values: Values, failed: Callable[[str, Exception], None]) -> Callable[[ModuleType], None]:
     def set_all(module: ModuleType) -> None:
         for name, value in values.items():
             try:
-                library.apply(module, name, value)
+                if isinstance(value, Assigned):
+                    value.give(module)
+                else:
+                    LIBRARIES[place].apply(module, name, value)
             except Exception as error:
                 failed(f"{place} {name}", error)
 
@@ -442,22 +442,21 @@ def described(settings: Mapping[str, Values]) -> Iterator[str]:
 
 
 def _described(name: str, value: object) -> str:
-    text = "" if isinstance(value, bytes | dict) else str(value)
+    if isinstance(value, Assigned):  # a text may be a secret
+        text = str(value.value) if isinstance(value.value, bool | int | float) else ""
+    else:
+        text = "" if isinstance(value, bytes | dict) or callable(value) else str(value)
     return f"{name}={text}" if 0 < len(text) <= _LONGEST else name
 
 
-def fingerprint(settings: Mapping[str, Values]) -> dict[str, str]:
-    """A digest for each setting that may change results and is the same on all hosts; its name has its value."""
-    texts = (
-        f"setting {library} {name}={value!r}"
-        for library, values in settings.items()
-        for name, value in values.items()
-        if library not in _ONLY_SHOWN and name not in _SHOWN_NAMES and not name.startswith("display.")
-    )
-    return {text[:_LONGEST_PART]: sha256(text.encode()).hexdigest()[:16] for text in texts}
+def counted(settings: Mapping[str, Values]) -> Iterator[tuple[str, object]]:
+    """The settings that may change results and are the same on all hosts: what names them, and their values."""
+    for library, values in settings.items():
+        for name, value in values.items():
+            if library not in _ONLY_SHOWN and name not in _SHOWN_NAMES and not name.startswith("display."):
+                yield f"{library} {_described(name, value)}", value.plain() if isinstance(value, Assigned) else value
 
 
-_LONGEST_PART = 200
 _LONGEST = 60
 _ONLY_SHOWN = frozenset(("logging", "matplotlib", "sys", "warnings", "absl.flags"))
 """Their settings change what a trial prints, or differ between hosts; flags are parameters of one call of a script."""
