@@ -25,6 +25,7 @@ class Process:
         self._outside.position.stages.settings = settings
         self._memory = memory
         self.trained: list[int] = []
+        self.ends: list[Any] = []
 
     def phase(
         self,
@@ -50,7 +51,8 @@ class Process:
         return model.fit(x, x[:, :1], 2, epochs, callbacks=callbacks, verbose=0, shuffle=False)
 
     def callbacks(self, kill: int = 0) -> list[Any]:
-        return [*keras_callbacks(self._outside.ties(snapshots=self._memory)), *([Kill(kill)] if kill else [])]
+        end = keras.callbacks.LambdaCallback(on_train_end=self.ends.append)
+        return [*keras_callbacks(self._outside.ties(snapshots=self._memory)), end, *([Kill(kill)] if kill else [])]
 
     def _count(self) -> None:
         self.trained[-1] += 1
@@ -95,11 +97,14 @@ def test_a_fit_of_another_line_does_not_resume_an_equal_one() -> None:
         model.fit(x, x, 2, 1, callbacks=process.callbacks(kill), verbose=0, shuffle=False)
 
     memory = Memory()
+    first = Process(memory)
     with pytest.raises(KilledError):
-        train(Process(memory), lambda: True, kill=1)
+        train(first, lambda: True, kill=1)
     with pytest.raises(UserError, match=r"train.. calls it at another place"):
         train(Process(memory), lambda: False)
-    train(Process(memory), lambda: True)
+    again = Process(memory)
+    train(again, lambda: True)
+    assert first.ends == again.ends[:1] != [{}], "a finished fit ends with the logs of its last epoch"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """A fit that is killed and resumes from a checkpoint trains on the same data in the same order."""
 
 from itertools import chain, pairwise, product
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 from sparktrain.training.data.position import Position
+from sparktrain.training.frameworks.keras.callbacks import keras_callbacks
 from tests.training import rowed
-from tests.training.gluing import BATCH, EXAMPLES, Memory, fitted
+from tests.training.gluing import BATCH, EXAMPLES, Memory, Outside, fitted, ids, member
 
 OTHER_DATA = pytest.mark.all(
     case="the other kinds of data, resumed in the middle of an epoch", covered_by="half of the combinations"
@@ -110,10 +112,13 @@ def test_resumes_at_the_end_of_an_epoch_and_reports_each_epoch_once() -> None:
 
 def test_nothing_is_left_to_do_after_the_last_epoch() -> None:
     memory = Memory()
-    _, whole = fitted("known", memory, every="epoch", epochs=2)
-    again, history = fitted("known", memory, every="epoch", epochs=2)
+    ends: list[dict[str, float]] = []
+    note = keras.callbacks.LambdaCallback(on_train_end=ends.append)
+    _, whole = fitted("known", memory, every="epoch", epochs=2, watch=[note])
+    again, history = fitted("known", memory, every="epoch", epochs=2, watch=[note])
 
     assert (again.seen, history) == ([], whole)
+    assert ends[0] == ends[1] != {}
 
 
 def test_a_checkpoint_that_is_due_with_an_epoch_resumes_in_the_next() -> None:
@@ -122,6 +127,39 @@ def test_a_checkpoint_that_is_due_with_an_epoch_resumes_in_the_next() -> None:
 
     assert [(at.step, at.epoch, at.batch) for at, _, _ in memory.saved] == [(23, 1, 0), (46, 2, 0)]
     assert all(earlier.step < later.step for (earlier, _, _), (later, _, _) in pairwise(memory.saved))
+
+
+class OwnBoard(keras.callbacks.TensorBoard):
+    """A callback of a user who extends one of Keras."""
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        super().on_train_batch_end(batch, logs)
+        self.own = batch
+
+
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras with NumPy 2.4
+def test_a_callback_that_extends_one_of_keras_continues_its_counters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    memory = Memory()
+    board = OwnBoard(str(tmp_path), update_freq=1)
+    callbacks = [*keras_callbacks(Outside().ties(snapshots=memory), checkpoint_every=3), board]
+    member().fit(ids[:8], ids[:8], 2, validation_data=(ids[:4], ids[:4]), callbacks=callbacks, verbose=0, shuffle=False)
+    [(place, _, _)] = memory.saved
+    assert place.content["callbacks"]["OwnBoard#1"] == {"_global_train_batch": 3, "own": 2}
+    assert "is not saved" not in capsys.readouterr().err
+
+
+def test_callbacks_have_the_steps_of_an_epoch_of_a_ring_of_another_size() -> None:
+    outside = Outside()
+    steps = []
+    note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(note.params["steps"]))
+    callbacks = [*keras_callbacks(outside.ties(), checkpoint_every=None), note]
+    resize = keras.callbacks.LambdaCallback(
+        on_train_batch_begin=lambda batch, logs: outside.position.divide(6, 3, 2) if batch == 2 else None
+    )
+    member().fit(ids[:8], ids[:8], 2, callbacks=[*callbacks, resize], verbose=0, shuffle=False)
+    assert steps == [4, 4, 6, 6]
 
 
 ROWS = 96

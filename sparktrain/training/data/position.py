@@ -45,6 +45,8 @@ class Position:
         """Steps of this epoch before the resume; 0 in all epochs but the resumed one."""
         self.counted = 0
         """The same as callbacks have counted them: a step is one, whatever the size of the gang was."""
+        self.logs: dict[str, float] = {}
+        """The metrics of the newest epoch of this fit."""
         self.reported = -1
         """Step of the newest report; -1 before the first."""
         self.stopped = False
@@ -108,6 +110,7 @@ class Position:
             self.resumed = False
             self.stop_asked = False
             self.stop_agreed = False
+            self.logs = {}
             self._pass_end = None
 
     def resume(

@@ -162,6 +162,7 @@ class TrackPosition(InternalCallback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
+        self._note_steps()
         self._position.start_epoch(epoch)
         if self._position.counted and (reader := fit_reader()) is not None:
             number_from(reader, self._position.counted)
@@ -176,6 +177,7 @@ class TrackPosition(InternalCallback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
         position = self._position
+        self._note_steps()
         position.finish_step(batch - position.counted)
         if not position.at_epoch_end:
             return
@@ -191,8 +193,14 @@ class TrackPosition(InternalCallback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
         self._leave_epoch()
+        self._position.logs = scalars(logs or {})
         if self._position.cut:
             self._position.cut = self.model.stop_training = False
+
+    def _note_steps(self) -> None:
+        """All callbacks have these parameters: a ring of another size has other steps in an epoch, on all members."""
+        if self._position.per_epoch is not None:
+            self.params["steps"] = self._position.per_epoch
 
     def _leave_epoch(self) -> None:
         self._position.leave_epoch()

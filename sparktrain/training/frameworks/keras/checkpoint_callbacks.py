@@ -37,6 +37,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     InternalCallback,
     ResumedState,
     continue_files,
+    end_with,
 )
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import OPTIMIZERS, PsModel
 from sparktrain.training.notices import notice
@@ -236,6 +237,7 @@ class Resume(InternalCallback):
         position.recall(facts["passes"])
         position.stages.attach(position.fit, self.model)
         self.model._initial_epoch = self.params["epochs"]
+        end_with(self, facts.get("logs", {}))
         self._past.states = facts["callbacks"]
         continue_files(self, self._past, None)
 
@@ -259,6 +261,9 @@ class Resume(InternalCallback):
         else:
             epoch, batch = position.place_now(epoch, batch)
         self.model._initial_epoch = self.params["epochs"] if content.get("stopped") else epoch
+        position.logs = content.get("logs", {})
+        if self.model._initial_epoch >= self.params["epochs"]:
+            end_with(self, position.logs)
         counted = content.get(SENT, {}).get("number", batch)
         position.resume(epoch, batch, place.step, start_step=start_step, first=first, counted=counted)
         position.reported = max(position.reported, content.get("reported", -1))
@@ -416,6 +421,7 @@ def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> di
         "stopped": model.stop_training and not position.stopped,
         "callbacks": keep.states(),
         "call": position.stages.call,
+        "logs": position.logs,
     }
     return content | position.stages.packed()
 
@@ -463,6 +469,7 @@ class EndStage(InternalCallback):
             return
         facts = {
             "call": stages.call,
+            "logs": position.logs,
             "step": position.step,
             "reported": position.reported,
             "passes": [[count, count] for _, count in position.passes()],

@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import keras
@@ -269,6 +270,19 @@ def continue_files(callback: Any, past: ResumedState, epoch: int | None) -> None
             )
 
 
+def end_with(callback: Any, epoch_logs: dict[str, float]) -> None:
+    """Have the callbacks of a fit that runs no epoch end with the logs of its last one, of an earlier process."""
+    callbacks = listed(callback)
+    if callbacks is None:
+        return
+
+    def on_train_end(logs: Any = None) -> None:
+        del callbacks.on_train_end  # another fit may have the same list
+        callbacks.on_train_end(epoch_logs)
+
+    callbacks.on_train_end = on_train_end
+
+
 def _cut(path: str, separator: str, epoch: int) -> None:
     """Remove what a CSVLogger has written of this epoch and later ones, which are repeated."""
     if not os.path.exists(path):
@@ -345,15 +359,27 @@ def _has_state_methods(callback: Any) -> bool:
 
 
 def _attributes(callback: Any) -> Iterator[tuple[str, Any]]:
-    chosen = next((names for kind, names in _COUNTERS.items() if type(callback) is kind), None)
+    counters = next((names for known, names in _COUNTERS.items() if isinstance(callback, known)), None)
+    chosen = counters if is_of_keras(callback) else None
+    kind: Any = type(callback)
+    internal = set() if counters is None else _names_in_keras(kind) - counters
     for name, value in vars(callback).items():
-        if name in _NO_STATE or (chosen is not None and name not in chosen):
+        if name in _NO_STATE or name in internal or (chosen is not None and name not in chosen):
             continue
         if chosen is None and name.startswith("_") and is_of_keras(callback):
             continue
         if name == "min_delta" and isinstance(callback, MonitorCallback):
             continue  # its sign is set with the first epoch of each process
         yield name, value
+
+
+@cache
+def _names_in_keras(kind: Any) -> set[str]:
+    """The names in the code of a class that it has from Keras: attributes of its own have others."""
+    functions = [
+        value for base in kind.__mro__ if base.__module__.startswith("keras.") for value in vars(base).values()
+    ]
+    return {name for function in filter(inspect.isfunction, functions) for name in function.__code__.co_names}
 
 
 def _set(callback: Any, name: str, value: Any) -> None:
