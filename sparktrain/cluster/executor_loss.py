@@ -41,7 +41,20 @@ _CAUSES = (
     (
         r"heartbeat timed out",
         Loss.NODE,
-        f"Spark has received no heartbeat of its executor for too long, so its node is most likely down; {_WAITS}",
+        "Spark has received no heartbeat of its executor for too long (spark.network.timeout), so its node is most "
+        f"likely down; {_WAITS}",
+    ),
+    (
+        r"task \d+ could not be stopped within",
+        Loss.OTHER,
+        "Spark ended its executor, on which a task that was cancelled ended too late: set "
+        "spark.task.reaper.enabled=false, or raise spark.task.reaper.killTimeout",
+    ),
+    (
+        r"idle timeout",
+        Loss.OTHER,
+        "Spark ended its Python worker, which sends no rows before its end: set "
+        "spark.python.worker.killOnIdleTimeout=false",
     ),
     (
         r"Exit status: 137|Exit code is 137|exited with code 137",

@@ -190,7 +190,7 @@ def _memory(facts: Facts) -> list[Finding]:
 
 
 def _dynamic_allocation(facts: Facts) -> Finding:
-    if facts.conf.get("spark.dynamicAllocation.enabled") != "true":
+    if not spark_settings.is_on(facts.conf.get("spark.dynamicAllocation.enabled", "")):
         return passed("dynamic allocation", "off")
     return warned(
         "dynamic allocation",
@@ -202,7 +202,7 @@ def _dynamic_allocation(facts: Facts) -> Finding:
 
 
 def _speculation(facts: Facts) -> Finding:
-    if facts.conf.get("spark.speculation") != "true":
+    if not spark_settings.is_on(facts.conf.get("spark.speculation", "")):
         return passed("speculation", "off")
     return warned(
         "speculation",

@@ -2,7 +2,7 @@
 
 import math
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -89,21 +89,11 @@ class Facts(Struct, frozen=True):
 
     def number(self, key: str, default: int) -> int:
         """The whole number at `key`, or `default` where it is not set."""
-        value = self.amount(key, default)
-        if value != int(value):
-            raise SessionError(f"{key} ({self.conf[key]}) must be a whole number: set it when you create the session")
-        return int(value)
+        return spark_settings.whole(self.conf, key, str(default))
 
     def amount(self, key: str, default: int) -> Decimal:
         """The number at `key`, or `default` where it is not set. Raises SessionError for what is no number."""
-        text = self.conf.get(key, str(default))
-        try:
-            value = Decimal(text.strip())
-        except InvalidOperation:
-            value = Decimal("NaN")
-        if not value.is_finite():
-            raise SessionError(f"{key} ({text}) must be a number: set it when you create the session")
-        return value
+        return spark_settings.amount(self.conf, key, str(default))
 
     @property
     def task_cpus(self) -> Decimal:

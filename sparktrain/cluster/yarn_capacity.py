@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from sparktrain import formatting
+from sparktrain.cluster import spark_settings
 
 QUEUE_KEY = "spark.yarn.queue"
 LABEL_KEY = "spark.yarn.executor.nodeLabelExpression"
@@ -62,12 +63,16 @@ class YarnStatus(Struct, frozen=True):
 
 
 def demand_of(conf: Mapping[str, str]) -> Demand:
-    """The resources that Spark's configuration requests for an executor."""
+    """The resources that Spark's configuration requests for an executor. Raises SessionError for what is no number."""
     memory = heap_mib(conf) + beside_heap_mib(conf)
     if conf.get(_OFF_HEAP_KEYS[0]) == "true":
         memory += _mib(conf.get(_OFF_HEAP_KEYS[1], "0"), "")
-    gpus = int(float(conf.get(_KEY_OF[_GPUS]) or conf.get(_YARN_GPUS_KEY) or 0))
-    amounts = {_MEMORY: memory, _CORES: int(conf.get(_KEY_OF[_CORES], "1")), **({_GPUS: gpus} if gpus else {})}
+    gpus = spark_settings.whole(conf, _KEY_OF[_GPUS], "0") or spark_settings.whole(conf, _YARN_GPUS_KEY, "0")
+    amounts = {
+        _MEMORY: memory,
+        _CORES: spark_settings.whole(conf, _KEY_OF[_CORES], "1"),
+        **({_GPUS: gpus} if gpus else {}),
+    }
     return Demand(amounts, conf.get(QUEUE_KEY) or "default", conf.get(LABEL_KEY) or None, conf.get("spark.app.id"))
 
 
@@ -79,7 +84,7 @@ def heap_mib(conf: Mapping[str, str]) -> int:
 def beside_heap_mib(conf: Mapping[str, str]) -> int:
     """Memory of an executor's container outside its JVM's heap, above all for Python processes."""
     least = _mib(conf.get(_LEAST_OVERHEAD_KEY, "384m"), "m")
-    overhead = max(int(heap_mib(conf) * float(conf.get(_FACTOR_KEY, "0.1"))), least)
+    overhead = max(int(heap_mib(conf) * spark_settings.amount(conf, _FACTOR_KEY, "0.1")), least)
     if OVERHEAD_KEY in conf:
         overhead = _mib(conf[OVERHEAD_KEY], "m")
     return overhead + _mib(conf.get(_PYTHON_KEY, "0"), "m")

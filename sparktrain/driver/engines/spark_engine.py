@@ -3,7 +3,8 @@
 import math
 import os
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 
 import msgspec
 from pyspark.resource import ResourceProfile
@@ -17,6 +18,7 @@ from sparktrain.cluster.jvm import hush
 from sparktrain.cluster.launch_warnings import check_settings, warn
 from sparktrain.cluster.python_version import settle_python
 from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts, slots
+from sparktrain.cluster.spark_settings import harms
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper, tokens_for
 from sparktrain.config.connect_server import ConnectServer
@@ -25,7 +27,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import check_sessions
-from sparktrain.driver.engines.engine import Engine, OnBatchEnd
+from sparktrain.driver.engines.engine import Engine, JobEnd, OnBatchEnd
 from sparktrain.driver.spark_job import AgentJob, ScoutJob, refused_s, without_gpus
 from sparktrain.errors import JoinTimeoutError, SessionError
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
@@ -139,7 +141,13 @@ class SparkEngine(Engine):
         self, ticket: AgentTicket, slots: range, held: Sequence[int], on_end: OnBatchEnd, *, without_gpus: bool
     ) -> AgentJob:
         """See base class."""
-        return AgentJob(self._session, ticket, slots, on_end, self._bare_profile if without_gpus else None)
+        explained = partial(self._end, on_end)
+        return AgentJob(self._session, ticket, slots, explained, self._bare_profile if without_gpus else None)
+
+    def _end(self, on_end: OnBatchEnd, end: JobEnd) -> None:
+        """Add to why Spark gave the job up the settings of the session that may be the cause."""
+        causes = [finding.message for finding in harms(self._facts.conf)] if end.error else []
+        on_end(replace(end, error="; ".join([end.error or "", *causes])) if causes else end)
 
     @property
     def is_remote(self) -> bool:

@@ -84,7 +84,17 @@ MESSAGES = [
     (
         f"{LOST} Executor heartbeat timed out after 125331 ms",
         Loss.NODE,
-        "its node is most likely down; .*",
+        "spark.network.timeout., so its node is most likely down; .*",
+    ),
+    (
+        f"{LOST} Killing executor JVM because killed task 3 could not be stopped within 5000 ms.",
+        Loss.OTHER,
+        "or raise spark.task.reaper.killTimeout",
+    ),
+    (
+        "org.apache.spark.SparkException: Python worker process terminated due to idle timeout (timeout: 4 seconds)",
+        Loss.OTHER,
+        "set spark.python.worker.killOnIdleTimeout=false",
     ),
     (
         f"{LOST} Worker lost\nand more",

@@ -214,13 +214,13 @@ def test_gpus_that_a_task_gets_are_accepted_and_none_are_needed_for_none() -> No
 
 
 def test_on_yarn_the_agents_job_must_outlive_every_restart_of_a_trial() -> None:
-    for restarts, needed in ((0, 101), (3, 104)):
+    for restarts, needed in ((0, 21), (3, 24)):
         preflight.check_failures(facts("yarn", **{"task.maxFailures": str(needed)}), restarts)
         with pytest.raises(
             ResourceError, match=rf"^spark\.task\.maxFailures \({needed - 1}\) must be {needed} or more"
         ):
             preflight.check_failures(facts("yarn", **{"task.maxFailures": str(needed - 1)}), restarts)
-    with pytest.raises(ResourceError, match=r"\(4\) must be 104 .* set it when you create the session"):
+    with pytest.raises(ResourceError, match=r"\(4\) must be 24 .* set it when you create the session"):
         preflight.check_failures(facts("yarn"), 3)
     preflight.check_failures(facts("local[4]"), 3)
 

@@ -1,11 +1,17 @@
 """Settings of Spark that harm agents are refused or named, by their keys."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from sparktrain.cluster.agent_diagnosis import start_outlook
 from sparktrain.cluster.check_finding import Level
 from sparktrain.cluster.launch_warnings import check_settings, launch_findings
 from sparktrain.cluster.spark_facts import Facts, slots, slots_of_executor
+from sparktrain.cluster.spark_settings import harms
+from sparktrain.cluster.yarn_capacity import demand_of
+from sparktrain.driver.engines.engine import JobEnd
+from sparktrain.driver.engines.spark_engine import SparkEngine
 from sparktrain.errors import ResourceError, SessionError
 
 KILL = "spark.python.worker.killOnIdleTimeout"
@@ -31,11 +37,21 @@ def test_an_idle_timeout_that_kills_nothing_is_allowed(conf: dict[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("spark.executor.pyspark.memory", "1g"), ("spark.excludeOnFailure.enabled", "true")]
+    ("key", "value"),
+    [
+        ("spark.executor.pyspark.memory", "1g"),
+        ("spark.excludeOnFailure.enabled", "true"),
+        ("spark.yarn.executor.launch.excludeOnFailure.enabled", "true"),
+        ("spark.network.timeout", "20s"),
+        ("spark.network.timeout", "20000"),
+        ("spark.kubernetes.executor.rollInterval", "3600"),
+        ("spark.speculation", "TRUE"),
+    ],
 )
 def test_settings_that_cost_agents_are_named(key: str, value: str) -> None:
     warnings = [finding for finding in launch_findings(facts(**{key: value})) if finding.level is Level.WARN]
-    assert [finding.message.partition(":")[0] for finding in warnings] == [f"{key}={value}"]
+    names = [finding.message.partition(":")[0] for finding in warnings]
+    assert names == ([f"{key}={value}"] if key != "spark.speculation" else ["it is on"])
     assert all(finding.fix for finding in warnings)
 
 
@@ -44,6 +60,42 @@ def test_what_does_not_start_may_be_excluded() -> None:
         "spark.excludeOnFailure.enabled=true" in start_outlook(facts(**{"spark.excludeOnFailure.enabled": "true"}), 2)()
     )
     assert start_outlook(facts(), 2)() == ""
+
+
+REAPER = {"spark.task.reaper.enabled": "true"}
+KILLS = "spark.excludeOnFailure.killExcludedExecutors"
+
+
+@pytest.mark.parametrize(
+    ("conf", "checks"),
+    [
+        (REAPER, []),
+        (REAPER | {"spark.task.reaper.killTimeout": "2min"}, []),
+        (REAPER | {"spark.task.reaper.killTimeout": "5s"}, ["task reaper"]),
+        ({"spark.task.reaper.killTimeout": "5s"}, []),
+        ({KILLS: "true"}, []),
+        ({KILLS: "true", "spark.excludeOnFailure.enabled": "true"}, ["exclusion"] * 2),
+        ({"spark.network.timeout": "120s", "spark.kubernetes.executor.rollInterval": "0"}, []),
+    ],
+)
+def test_settings_that_harm_only_with_others_or_where_short(conf: dict[str, str], checks: list[str]) -> None:
+    assert [finding.check for finding in harms(conf)] == checks
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.executor.cores", "spark.executor.memoryOverheadFactor", "spark.executor.resource.gpu.amount"]
+)
+def test_the_request_to_yarn_names_a_key_that_is_no_number(key: str) -> None:
+    with pytest.raises(SessionError, match=rf"^{key} \(2x\) must be a number"):
+        demand_of({key: "2x"})
+
+
+@pytest.mark.parametrize("problem", ["Job aborted", None])
+def test_a_job_that_spark_gives_up_names_the_limit_of_memory(problem: str | None) -> None:
+    ends: list[JobEnd] = []
+    engine = SparkEngine(Mock(), facts(**{"spark.executor.pyspark.memory": "256m"}))
+    engine.batch(Mock(pool="p"), range(1), (), ends.append, without_gpus=False)._on_end(JobEnd(error=problem))
+    assert ("spark.executor.pyspark.memory=256m" in ends[0].problem) is (problem is not None)
 
 
 @pytest.mark.parametrize(("cpus", "count"), [("0.5", 4), ("0.7", 2), ("1.5", 1), ("2.0", 1), ("2", 1), (" 1 ", 2)])
