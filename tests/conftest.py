@@ -122,3 +122,14 @@ def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         rings = (*EARLY, *LATE)
         items.sort(key=lambda item: (rings.index(item.nodeid.split("/")[1]), not item.nodeid.startswith(LONG)))
+
+
+@pytest.fixture
+def own_imports() -> Iterator[None]:
+    """Remove what a test puts on `sys.path`, and the modules of its own that it imports, by their names."""
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if name.startswith(("bad_", "ship_")):
+            del sys.modules[name]

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import pytest
@@ -43,6 +44,19 @@ async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[ZygoteProcess]:
 def bench(zygote: ZygoteProcess, tmp_path: Path) -> Bench:
     """Runs trials in children of the zygote."""
     return Bench(zygote, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as drive:
+        chromium = drive.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture

@@ -7,12 +7,11 @@ import time
 import traceback
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 
 import sparktrain as st
 from sparktrain.errors import SpecError
@@ -34,16 +33,6 @@ def learn(x: int, folder: str, ctx: Any) -> dict[str, float]:
     while x in (5, 7, TRIALS - 1) and not ctx.should_stop() and not Path(folder, "over").exists():
         time.sleep(0.02)
     return {"y": float(x)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as drive:
-        found = drive.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield found
-        found.close()
 
 
 def write_long_log(path: Path) -> None:

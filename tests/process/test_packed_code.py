@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +22,7 @@ from tests.unit.usercode.test_serialize import names_in, write
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _imports() -> Iterator[None]:
-    """Remove what a test imports or puts on `sys.path`."""
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if name.startswith("ship_"):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 CALL = """

@@ -3,26 +3,15 @@
 import math
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 from sparktrain.report.writing import write_report
 from tests.unit.driver.stored import HandClock, ScriptedRun
 
 TRIALS = 400
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as drive:
-        found = drive.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="module")

@@ -4,14 +4,14 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page
 from rich.console import Console
 from rich.table import Table
 
@@ -42,16 +42,6 @@ def learn(x: int, folder: str, ctx: Any) -> dict[str, float]:
     while not Path(folder, "over").exists() and not ctx.should_stop():
         time.sleep(0.02)
     return {"accuracy": 0.999}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as drive:
-        chromium = drive.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield chromium
-        chromium.close()
 
 
 def scripted(folder: Path, name: str, trials: int, numpy: str = "2.0", **options: Any) -> ScriptedRun:

@@ -1,9 +1,7 @@
 """What a user can get wrong before anything starts: each is one of our errors, at once, with the next step."""
 
 import re
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +13,7 @@ CASES = [*specs.CASES, *spaces.CASES, *files.CASES, *functions.CASES, *gangs.CAS
 SECONDS = 1.0
 
 
-@pytest.fixture(autouse=True)
-def _imports() -> Iterator[None]:
-    """Remove what a case imports or puts on `sys.path`."""
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if name.startswith("bad_"):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

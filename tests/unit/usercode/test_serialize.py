@@ -2,9 +2,7 @@
 
 import hashlib
 import io
-import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +19,7 @@ from sparktrain.usercode.serialize import MOST_CODE_BYTES, pack
 from sparktrain.usercode.target import resolve
 from tests.unit.scripted import cell, of_a_script
 
-
-@pytest.fixture(autouse=True)
-def _imports() -> Iterator[None]:
-    """Remove what a test imports or puts on `sys.path`."""
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if name.startswith("ship_"):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_imports")
 
 
 def write(folder: Path, name: str, content: str | bytes = "") -> Path:
