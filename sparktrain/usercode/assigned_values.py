@@ -70,14 +70,14 @@ def _at(place: Place) -> Any:
     return value
 
 
-def _texts(sources: Sources) -> Iterator[tuple[str, str]]:
-    """The package and the source of the script or cells, and of the user's loaded modules that assign something."""
+def _texts(sources: Sources) -> Iterator[tuple[str, list[str]]]:
+    """The package and the sources of the script or cells, and of the user's loaded modules that assign something."""
     main: Any = sys.modules.get("__main__")
     shell = ipython_shell()
     if shell is not None:
-        yield from (("", str(cell)) for cell in shell.user_ns.get("In", ()))
+        yield "", list(map(str, shell.user_ns.get("In", ())))
     elif (path := getattr(main, "__file__", None)) is not None:
-        yield str(getattr(main, "__package__", None) or ""), "".join(linecache.getlines(path))
+        yield str(getattr(main, "__package__", None) or ""), ["".join(linecache.getlines(path))]
     budget = MOST_CHARS
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
@@ -85,7 +85,7 @@ def _texts(sources: Sources) -> Iterator[tuple[str, str]]:
             text = "".join(linecache.getlines(path))
             budget -= len(text)
             if budget >= 0 and _may_assign(text):
-                yield str(getattr(module, "__package__", None) or ""), text
+                yield str(getattr(module, "__package__", None) or ""), [text]
 
 
 @cache
@@ -108,9 +108,18 @@ def _parsed(text: str) -> dict[str, list[ast.AST]]:
     return nodes
 
 
+def _merged(texts: list[str]) -> dict[str, list[ast.AST]]:
+    """The nodes of cells, which share their names."""
+    nodes: dict[str, list[ast.AST]] = {}
+    for text in texts:
+        for function, parts in _parsed(text).items():
+            nodes.setdefault(function, []).extend(parts)
+    return nodes
+
+
 def _places(function_name: str, sources: Sources) -> Iterator[tuple[Place, bool]]:
     """Those in the code that runs here: at the top of a source, and in functions with names that such code has."""
-    programs = [(_Names(package, nodes := _parsed(text)), nodes) for package, text in _texts(sources)]
+    programs = [(_Names(package, nodes := _merged(texts)), nodes) for package, texts in _texts(sources)]
     visited = {function_name}
     todo = [""]
     while todo:

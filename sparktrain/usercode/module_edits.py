@@ -44,7 +44,7 @@ def _loaded(files: Iterable[str]) -> Iterator[ModuleType]:
     loaded: list[tuple[str, object]] = list(sys.modules.items())
     for name, module in loaded:
         is_ours = name.partition(".")[0] in tops and name not in MAIN
-        if is_ours and isinstance(module, ModuleType) and str(module.__file__).endswith(".py"):
+        if is_ours and isinstance(module, ModuleType) and str(getattr(module, "__file__", "")).endswith(".py"):
             yield module
 
 

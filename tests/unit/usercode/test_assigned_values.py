@@ -119,6 +119,12 @@ def _all_of(acme: types.ModuleType) -> list[Any]:
     return [*copy.deepcopy(held), acme.scale(3)]
 
 
+def test_cells_share_their_names(acme: types.ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = types.SimpleNamespace(user_ns={"In": ["import acme_rates", "%magic", "acme_rates.RATE = 7"]})
+    monkeypatch.setattr("sparktrain.usercode.assigned_values.ipython_shell", lambda: shell)
+    assert list(assigned("train", Sources())["acme_rates"]) == ["RATE"]
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,12 @@ def test_what_differs_is_named(
     assert named in caplog.text
 
 
-def test_a_module_that_the_function_does_not_reach_is_left_out(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_modules_that_do_not_travel_are_left_out(
+    path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_text(SOURCE.replace("x * 2", "x * 3"))
-    check_edited(["elsewhere.py"])
+    monkeypatch.setitem(sys.modules, "in_no_file", types.ModuleType("in_no_file"))  # as a folder without __init__.py
+    check_edited(["elsewhere.py", "in_no_file/part.py"])
     assert not caplog.text
 
 
