@@ -61,6 +61,30 @@ class Evaluation(NamedTuple):
     """Whether higher values are better; only LightGBM has it."""
 
 
+class _EvaluationLog:
+    """The evaluations of each round as columns, so that a checkpoint after thousands of rounds costs milliseconds."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str, bool], int] = {}
+        self._counts: list[int] = []
+        self._of: list[int] = []
+        self._values: list[float] = []
+
+    def append(self, evaluations: Sequence[Evaluation]) -> None:
+        self._counts.append(len(evaluations))
+        for data, metric, value, maximize in evaluations:
+            self._of.append(self._names.setdefault((data, metric, maximize), len(self._names)))
+            self._values.append(value)
+
+    def packed(self) -> dict[str, Any]:
+        return {
+            "names": [list(name) for name in self._names],
+            "counts": np.array(self._counts, "int64"),
+            "of": np.array(self._of, "int64"),
+            "values": np.array(self._values, "float64"),
+        }
+
+
 class BoostingRounds:
     """The rounds of one training. Its methods belong to the thread that trains."""
 
@@ -92,7 +116,8 @@ class BoostingRounds:
         self.first = 0
         """Rounds that are in this booster."""
         self.history: list[Sequence[Evaluation]] = []
-        """The evaluations of each round so far; without the first rounds where an older version has saved them."""
+        """The evaluations of each of these rounds; empty where an older version has saved them."""
+        self._log = _EvaluationLog()
         if self._every is not None:
             self._resume()
 
@@ -126,7 +151,7 @@ class BoostingRounds:
         `booster` returns the bytes of a checkpoint; None for a round that needs none. Blocks as `ctx.should_stop` and
         `CheckpointSaver.save` do. Raises SpecError where no evaluation is the metric, and what `ctx.report` raises.
         """
-        self.history.append(evaluations)
+        self._log.append(evaluations)
         self.metrics = self._named({f"{data}-{metric}": value for data, metric, value, _ in evaluations})
         self._member.report(index, **self.metrics)
         stops = self._member.should_stop()
@@ -177,7 +202,7 @@ class BoostingRounds:
             "names": list(self.metrics),
             "values": np.array(list(self.metrics.values()), "float64"),
             "booster": np.frombuffer(booster, "uint8"),
-            "history": _packed(self.history),
+            "history": self._log.packed(),
         }
         self._member.checkpoints.save(rounds, keep=self._keep, boosting=entry)
 
@@ -198,6 +223,8 @@ class BoostingRounds:
         self.booster = entry["booster"].tobytes()
         history = _unpacked(entry["history"]) if "history" in entry else []
         self.history = history if len(history) == self.first else []
+        for evaluations in self.history:
+            self._log.append(evaluations)
 
 
 class BoostingCallback(ABC):
@@ -234,19 +261,6 @@ class BoostingCallback(ABC):
 
     def _check_left(self, total: int, left: int) -> None:  # noqa: B027 - most libraries train no rounds too
         """Raise SpecError where the library cannot train `left` of `total` rounds."""
-
-
-def _packed(history: Sequence[Sequence[Evaluation]]) -> dict[str, Any]:
-    flat = [evaluation for evaluations in history for evaluation in evaluations]
-    names = {
-        name: index for index, name in enumerate(dict.fromkeys((data, metric, up) for data, metric, _, up in flat))
-    }
-    return {
-        "names": [list(name) for name in names],
-        "counts": np.array([len(evaluations) for evaluations in history], "int64"),
-        "of": np.array([names[data, metric, up] for data, metric, _, up in flat], "int64"),
-        "values": np.array([evaluation.value for evaluation in flat], "float64"),
-    }
 
 
 def _unpacked(entry: Mapping[str, Any]) -> list[Sequence[Evaluation]]:
