@@ -103,7 +103,7 @@ FIGURES = {
     "frames": Figure(name="frames from sweep to the coordinator's loop", bound=5, goal=6),
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
     "option": Figure(name="files that a new option of a member touches", bound=3, goal=3),
-    "lines": Figure(name="lines of source", bound=120_800, goal=85_300),
+    "lines": Figure(name="lines of source", bound=123_800, goal=85_300),
 }
 
 

@@ -43,5 +43,5 @@ class RunPlace(Struct, frozen=True):
     @property
     def _hadoop_path(self) -> str:
         """Its path in HDFS, where one directory has several URLs; empty for any other place."""
-        scheme, _, rest = self.url.partition("://")
-        return rest.partition("/")[2] if scheme in _HADOOP else ""
+        scheme, _, location = self.url.partition("://")
+        return location.partition("/")[2] if scheme in _HADOOP else ""

@@ -199,10 +199,10 @@ class Trial:
         back what is excused: a script may resume from files of its own.
         """
         counted = excused = 0
-        kept = reached = -1
+        saved = reached = -1
         for number, restart in enumerate(self.restarts):
-            if _exceeds(restart.resumed_from_step, kept):
-                kept = restart.resumed_from_step or 0
+            if _exceeds(restart.resumed_from_step, saved):
+                saved = restart.resumed_from_step or 0
                 counted = excused = 0
             if _exceeds(restart.reached_step, reached):
                 reached = restart.reached_step or 0
@@ -210,7 +210,7 @@ class Trial:
             if number >= self.restart_history.forgiven and not restart.paused:
                 excused += restart.excused
                 counted += not restart.excused
-        if _exceeds(self.checkpoints.newest_step, kept):
+        if _exceeds(self.checkpoints.newest_step, saved):
             return 0, 0
         return counted, 0 if _exceeds(reached_step, reached) else excused
 

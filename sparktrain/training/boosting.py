@@ -251,9 +251,9 @@ class BoostingCallback(ABC):
         Raises TypeError or ValueError for what is no integer from 0, and SpecError where none is left and the library
         cannot train no rounds, as LightGBM.
         """
-        left = self._rounds.remaining(total)
-        self._check_left(total, left)
-        return left
+        rounds = self._rounds.remaining(total)
+        self._check_left(total, rounds)
+        return rounds
 
     @abstractmethod
     def _loaded(self, booster: bytes) -> Any:

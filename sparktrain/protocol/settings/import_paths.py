@@ -51,5 +51,6 @@ def _linked(folders: Iterable[str]) -> Iterator[str]:
 
 def add(entries: Iterable[str]) -> None:
     """Add those that this host has to `sys.path`, behind the modules that have come with the function."""
+    # Behind them: a folder of this host may hold another version of what the driver has sent.
     place = next((index for index, entry in enumerate(sys.path) if entry.startswith(sys.base_prefix)), len(sys.path))
     sys.path[place:place] = [entry for entry in entries if entry not in sys.path and os.path.exists(entry)]

@@ -29,10 +29,10 @@ def changed(module: Any) -> dict[str, Any]:
         if isinstance(logger, logging.Logger) and name.partition(".")[0] not in _NEVER
     }
     levels = {name: logger.level for name, logger in loggers.items() if logger.level and _is_library(name)}
-    own = {name: _state(name, logger) for name, logger in loggers.items() if not _is_library(name)}
+    of_program = {name: _state(name, logger) for name, logger in loggers.items() if not _is_library(name)}
     values = {
         ROOT: _state(ROOT, module.root),
-        **own,
+        **of_program,
         _DISABLED: module.root.manager.disable,
         _CAPTURED: module._warnings_showwarning is not None,
         _LEVELS: levels,

@@ -363,12 +363,8 @@ LIBRARIES: Mapping[str, LibrarySettings] = {
     "csv": _by_pairs({"field_size_limit": (2**17, "field_size_limit", "field_size_limit")}),
     "sys": LibrarySettings(_changed_sys, _apply_sys),
     "decimal": LibrarySettings(_changed_decimal, _apply_decimal),
-    "locale": LibrarySettings(
-        _changed_locale, lambda module, name, value: module.setlocale(getattr(module, name), value)
-    ),
-    "multiprocessing": LibrarySettings(
-        _changed_processes, lambda module, _, value: module.set_start_method(value, force=True)
-    ),
+    "locale": LibrarySettings(_changed_locale, _apply_locale),
+    "multiprocessing": LibrarySettings(_changed_processes, _apply_processes),
     "logging": LibrarySettings(logging_settings.changed, logging_settings.apply),
     "numpy": LibrarySettings(_changed_numpy, _apply_numpy),
     "scipy.special": LibrarySettings(

@@ -48,6 +48,7 @@ def new_claim(store: Store, layout: JournalLayout, who: DriverIdentity, term: in
     if former is not None and former.run and former.at.is_still(place):
         run = former.run
     else:
+        # Trackers and studies know a run of an older sparktrain by that id.
         run = (_older_id(store, layout) if former is not None and not former.run else "") or (
             f"{layout.run}-{uuid4().hex[:12]}"
         )

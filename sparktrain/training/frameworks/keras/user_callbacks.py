@@ -359,7 +359,7 @@ def _has_state_methods(callback: Any) -> bool:
 
 
 def _attributes(callback: Any) -> Iterator[tuple[str, Any]]:
-    counters = next((names for known, names in _COUNTERS.items() if isinstance(callback, known)), None)
+    counters = next((names for kind, names in _COUNTERS.items() if isinstance(callback, kind)), None)
     chosen = counters if is_of_keras(callback) else None
     kind: Any = type(callback)
     internal = set() if counters is None else _names_in_keras(kind) - counters
