@@ -124,7 +124,7 @@ export RUN --jsonl --history
 export RUN --parquet --reports -o reports.parquet
 simulate RUN
 fsck RUN
-gc RUN --dry-run
+gc RUN --dry-run --older-than 0.01s
 report RUN
 doctor
 sweep train.py:train --grid x=1,2 --metric loss --local --quiet
