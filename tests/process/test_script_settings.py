@@ -101,6 +101,46 @@ if __name__ == "__main__":
 """
 
 
+KINDS = """
+import decimal, json, tempfile
+import numpy, optuna, sklearn
+import sparktrain as st
+from sklearn.base import BaseEstimator, ClassifierMixin
+
+sklearn.set_config(transform_output="pandas")
+decimal.getcontext().prec = 50
+
+def settings():
+    return 100.0 * decimal.getcontext().prec + (sklearn.get_config()["transform_output"] == "pandas")
+
+def train(lr, ctx):
+    return {"loss": settings() if ctx.size == 2 else 0.0}
+
+def objective(trial):
+    return settings() + trial.suggest_int("x", 0, 0)
+
+class Model(ClassifierMixin, BaseEstimator):
+    def __init__(self, c=1):
+        self.c = c
+
+    def fit(self, X, y):
+        self.classes_ = numpy.unique(y)
+        return self
+
+    def score(self, X, y):
+        return settings()
+
+if __name__ == "__main__":
+    common = {"dir": tempfile.mkdtemp(), "progress": False}
+    gang = st.run(train, {"lr": 1.0}, workers=2, backend="none", spark=st.local(slots=2), name="gang", **common)
+    study = optuna.create_study()
+    st.optuna.optimize(study, objective, 1, spark=st.local(slots=1), name="study", **common)
+    rows = numpy.arange(8.0)[:, None], numpy.array([0, 1] * 4)
+    search = st.sklearn.search_cv(Model(), {"c": [1]}, *rows, cv=2, refit=False, spark=st.local(slots=1), name="search", **common)
+    print(json.dumps([gang.metrics["loss"], study.best_value, search.best_score_]))
+"""
+
+
 def run(folder: Path, program: str, *arguments: str, **variables: str) -> str:
     """The last line that a script of this program prints."""
     script = folder / "script.py"
@@ -132,6 +172,10 @@ def test_a_program_that_sets_nothing_has_nothing_to_take_over(tmp_path: Path) ->
 def test_settings_of_libraries(tmp_path: Path) -> None:
     values = compared(tmp_path, SETTINGS)
     assert values["trial"] == values["script"]
+
+
+def test_each_kind_of_call_takes_them_over(tmp_path: Path) -> None:
+    assert json.loads(run(tmp_path, KINDS)) == [5001.0] * 3
 
 
 def test_logging_and_flags(tmp_path: Path) -> None:
