@@ -136,7 +136,8 @@ if __name__ == "__main__":
     study = optuna.create_study()
     st.optuna.optimize(study, objective, 1, spark=st.local(slots=1), name="study", **common)
     rows = numpy.arange(8.0)[:, None], numpy.array([0, 1] * 4)
-    search = st.sklearn.search_cv(Model(), {"c": [1]}, *rows, cv=2, refit=False, spark=st.local(slots=1), name="search", **common)
+    common |= {"spark": st.local(slots=1), "name": "search"}
+    search = st.sklearn.search_cv(Model(), {"c": [1]}, *rows, cv=2, refit=False, **common)
     print(json.dumps([gang.metrics["loss"], study.best_value, search.best_score_]))
 """
 
