@@ -36,6 +36,7 @@ class Process:
         optimizer: Any = None,
         columns: int = 1,
         kill: int = 0,
+        callback: Any = None,
     ) -> Any:
         layers = [
             keras.Input((None,)),
@@ -46,6 +47,7 @@ class Process:
         model.compile((optimizer or keras.optimizers.SGD)(rate), loss, run_eagerly=True)
         count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: self._count())
         callbacks = [*self.callbacks(kill), count]
+        callbacks += [callback] if callback else []
         x = np.ones((2 * STEPS, columns), "float32")
         self.trained.append(0)
         return model.fit(x, x[:, :1], 2, epochs, callbacks=callbacks, verbose=0, shuffle=False)
@@ -56,6 +58,14 @@ class Process:
 
     def _count(self) -> None:
         self.trained[-1] += 1
+
+
+class Halve(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
+    """Halves the learning rate in each of the first two epochs."""
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if epoch < 2:
+            self.model.optimizer.learning_rate.assign(self.model.optimizer.learning_rate / 2)
 
 
 def killed_in_second(second: dict[str, Any], kill: int) -> Memory:
@@ -112,7 +122,7 @@ def test_a_fit_of_another_line_does_not_resume_an_equal_one() -> None:
     [
         ({"epochs": 3}, 0, STEPS, "epochs 3 instead of 2: it resumes"),
         ({"rate": 0.01}, 1, 0, "learning rate 0.01 instead of 0.1: it had finished, and is not repeated"),
-        ({"epochs": 3, "rate": 0.01}, 1, STEPS, "0.1: it resumes, which continues with the learning rate of the"),
+        ({"epochs": 3, "rate": 0.01}, 1, STEPS, "0.1: it resumes, and the learning rate of the checkpoint changes"),
         ({"loss": "mae"}, 1, 0, "loss mae instead of mse"),
     ],
 )
@@ -122,9 +132,17 @@ def test_a_fit_may_train_longer_and_says_so(change: dict[str, Any], settings: in
     Process(memory).phase(**FIRST)
     process = Process(memory, settings)
     with notices.kept_apart():
-        process.phase(**FIRST | change)
+        trained = process.phase(**FIRST | change).model
         assert words in " ".join(notices.issued_notices())
     assert process.trained == [steps]
+    assert not steps or float(trained.optimizer.learning_rate) == np.float32(change.get("rate", FIRST["rate"]))
+
+
+def test_a_rate_that_a_callback_has_changed_changes_in_proportion() -> None:
+    memory = Memory()
+    Process(memory).phase(**FIRST, callback=Halve())
+    resumed = Process(memory, settings=1).phase(epochs=3, rate=0.2, callback=Halve())
+    assert float(resumed.model.optimizer.learning_rate) == pytest.approx(0.2 / 4)
 
 
 def test_a_checkpoint_without_these_facts_resumes() -> None:

@@ -60,7 +60,7 @@ def check_call(present: Call, noted: Call, fit: int, *, finished: bool) -> None:
             "finished calls return at once, with their weights: leave none out, or start a new run"
         )
     if changed:
-        rate = ", which continues with the learning rate of the checkpoint" if "learning rate" in changed else ""
+        rate = ", and the learning rate of the checkpoint changes in proportion" if "learning rate" in changed else ""
         skipped = "had finished, and is not repeated" if finished else f"resumes{rate}"
         notice(f"fit {fit} has {', '.join(texts)}: it {skipped}")
 
