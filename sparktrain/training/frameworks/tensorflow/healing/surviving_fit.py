@@ -36,6 +36,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
 from sparktrain.training.frameworks.tensorflow.healing.fit_division import FitDivision, fit_division
 from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
 from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
+from sparktrain.training.notices import notice
 
 _EVENTS = {
     "on_train_batch_end": ("on_train_batch_end", "on_batch_end"),
@@ -415,7 +416,13 @@ class SurvivingFit:
         states = self._keep.states()
         self._keep.take(call["callbacks"])
         for callback in self._listening["on_train_batch_end"]:
-            callback.on_train_batch_end(call["batch"], call["logs"])
+            try:
+                callback.on_train_batch_end(call["batch"], call["logs"])
+            except Exception as error:  # it may need what only the lost process had, and the ring goes on without that
+                notice(
+                    f"{type(callback).__name__}.on_train_batch_end, called for step {step} in place of a process that "
+                    f"was lost in it, raised {type(error).__name__}: {error}"
+                )
         self._keep.take(states)
         model.stop_training = False
         for variable, value in values:
