@@ -26,7 +26,7 @@ FRESH = """
 import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 import absl.flags, csv, decimal, locale, multiprocessing
-import jax, keras, lightgbm, numpy, optuna, pandas, scipy.special, sklearn, tensorflow, xgboost
+import jax, keras, lightgbm, mlflow, numpy, optuna, pandas, scipy.special, sklearn, tensorflow, xgboost
 import sparktrain
 from sparktrain.protocol.settings import script_settings
 print(list(script_settings.described(script_settings.changed())))

@@ -8,6 +8,8 @@ from typing import Any
 from sparktrain.patched_imports import patch_when_imported
 
 _NEVER = ("sparktrain", "py4j", "pyspark")
+_BY_MLFLOW = frozenset(("alembic", "huey", "sqlalchemy"))
+"""Its import sets their loggers up, whether or not they are imported."""
 _OF_TESTS = "_pytest."
 _DISABLED = "disabled below"
 _CAPTURED = "captured warnings"
@@ -23,10 +25,11 @@ def changed(module: Any) -> dict[str, Any]:
 
     Of loggers of libraries the levels alone, which they may have set themselves.
     """
+    never = _BY_MLFLOW.union(_NEVER) if "mlflow" in sys.modules else _NEVER
     loggers = {
         name: logger
         for name, logger in list(module.root.manager.loggerDict.items())
-        if isinstance(logger, logging.Logger) and name.partition(".")[0] not in _NEVER
+        if isinstance(logger, logging.Logger) and name.partition(".")[0] not in never
     }
     levels = {name: logger.level for name, logger in loggers.items() if logger.level and _is_library(name)}
     of_program = {name: _state(name, logger) for name, logger in loggers.items() if not _is_library(name)}
