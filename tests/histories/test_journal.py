@@ -17,6 +17,7 @@ from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal import writer as product
 from sparktrain.rundir.journal.file_format import SNAPSHOT, Content, Followed
 from sparktrain.rundir.journal.reader import JournalContents, Replay, Tail
+from sparktrain.rundir.journal.run_claim import read_claim
 from sparktrain.rundir.journal.writer import Compaction, DriverIdentity, Journal
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord
@@ -142,13 +143,13 @@ def _numbers_are_shared() -> Any:
 
 
 def _read_before_the_claim() -> Any:
-    def claim(store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple[Journal, JournalContents]:
+    def mistaken(store: Store, layout: JournalLayout, who: DriverIdentity) -> tuple[Journal, JournalContents]:
         tail = Tail(store, layout)
         opened = tail.read_new()
-        term = product.take(store, layout, who, tail.highest)
-        return Journal(store, layout, term, tail.position, who), opened
+        claim = product.take(store, layout, who, tail.highest, read_claim(store, layout, opened.term))
+        return Journal(store, layout, claim, tail.position), opened
 
-    return patch.object(Journal, "claim", claim)
+    return patch.object(Journal, "claim", mistaken)
 
 
 def _delete_before_the_snapshot() -> Any:

@@ -229,7 +229,7 @@ def test_a_port_in_use_on_the_driver_is_reported(spark: SparkSession, runs: Path
 def test_a_function_whose_module_executors_lack_is_refused_and_no_trial_starts(
     spark: SparkSession, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The module is in a zip on the path of the driver: it has no source file that could be sent."""
+    """The module was in a zip on the path of the driver: it has no source file that could be sent."""
     archive, marker = tmp_path / "only_here.zip", tmp_path / "marker"
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr("lacking.py", f"def train(x):\n    open({str(marker)!r}, 'w').close()\n    return x\n")
@@ -238,6 +238,7 @@ def test_a_function_whose_module_executors_lack_is_refused_and_no_trial_starts(
 
     monkeypatch.delitem(sys.modules, "lacking")
     monkeypatch.setitem(sys.modules, "lacking", lacking)
+    archive.unlink()  # otherwise executors on this host find it, by the path of the driver
     message = refused(st.FunctionError, SOON_S, lacking.train, dir=str(runs))
     assert "train cannot be loaded on executors: module 'lacking' cannot be imported on executor host" in message
     assert (

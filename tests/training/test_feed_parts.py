@@ -38,8 +38,8 @@ def data(tmp_path: Path) -> TrainingData:
     part = write_part(WriteTask(address, "rows", columns, "data"), iter(TABLE.to_batches()), 0, "table")
     columns = shaped(columns, part.lengths, "data")
     manifest = Manifest(name="rows", format="groups", columns=columns, files=part.files, schema=part.schema)
-    open_store(address).put_if_absent("manifest.json", manifest.encode())
-    sets = {"rows": DataRef(address, "manifest.json", manifest.digest)}
+    open_store(address).put_if_absent("rows/manifest.json", manifest.encode())
+    sets = {"rows": DataRef(address, "rows/manifest.json", manifest.digest)}
     return OpenData(MemberData(sets), 0, 1, 0, Position()).get("rows")
 
 
