@@ -24,6 +24,7 @@ def digest(*arrays: Any) -> int:
     checksum = 0
     for array in arrays:
         content = np.ravel(array).view(np.uint8)
+        # Sums of words wrap around, and lose no bit as those of floating-point numbers do.
         end = content.size // (8 * _WORDS) * 8 * _WORDS
         if end:
             sums = np.add.reduce(content[:end].view(np.uint64).reshape(-1, _WORDS), axis=0)

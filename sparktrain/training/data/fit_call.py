@@ -65,6 +65,19 @@ def check_call(present: Call, noted: Call, fit: int, *, finished: bool) -> None:
         notice(f"fit {fit} has {', '.join(texts)}: it {skipped}")
 
 
+def follow_rate(model: Any, present: Call, noted: Call) -> None:
+    """Give the optimizer of a restored Keras `model` another learning rate where the call has another one than `noted`.
+
+    What callbacks had made of that one changes in proportion.
+    """
+    rate, former = (call.get("learning rate") for call in (present, noted))
+    if not rate or not former or rate == former:
+        return
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    restored = float(optimizer.learning_rate)
+    optimizer.learning_rate.assign(rate if restored == former else restored * rate / former)
+
+
 def settings_digest(params: Mapping[str, Any], size: int) -> int:
     """A number for the parameters of a trial and the size of its gang."""
     return zlib.crc32(repr((sorted(params.items()), size)).encode())

@@ -22,7 +22,7 @@ from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.checkpoint.tensor_slices import Index
 from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.data.fit_call import check_call, describe_call
+from sparktrain.training.data.fit_call import check_call, describe_call, follow_rate
 from sparktrain.training.data.fit_stages import KEPT_BYTES, Finished, StagePosition
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras import model_state
@@ -196,7 +196,8 @@ class Resume(InternalCallback):
             finished = content.get("stopped", False) or stages.place.epoch >= self.params["epochs"]
             self._check(content, finished=finished)
             self._past.own = self._checkpoints.restore(self.model, alike=stages.alike) == self._ring.size
-            self._follow_rate(content.get("call", {}).get("learning rate"))
+            if not self._past.sent:  # what joins a healed ring has the rate of the others
+                follow_rate(self.model, stages.call, content.get("call", {}))
             self._resume(stages.place)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
@@ -229,18 +230,6 @@ class Resume(InternalCallback):
         """Members may differ in where they call `fit`, and a checkpoint is the chief's."""
         if self._ring.rank == 0 and not self._past.sent:
             check_call(self._position.stages.call, content.get("call", {}), self._position.fit, finished=finished)
-
-    def _follow_rate(self, noted: float | None) -> None:
-        """Continue with the learning rate of this call where it had another one, `noted`, before the checkpoint.
-
-        What callbacks have made of that one since changes in proportion.
-        """
-        rate = self._position.stages.call["learning rate"]
-        if not (noted and rate) or rate == noted or self._past.sent:
-            return
-        optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
-        restored = float(optimizer.learning_rate)
-        optimizer.learning_rate.assign(rate if restored == noted else restored * rate / noted)
 
     def _skip(self, finished: Finished) -> None:
         facts = finished.facts

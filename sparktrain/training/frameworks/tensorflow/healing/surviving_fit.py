@@ -418,7 +418,7 @@ class SurvivingFit:
         for callback in self._listening["on_train_batch_end"]:
             try:
                 callback.on_train_batch_end(call["batch"], call["logs"])
-            except Exception as error:  # it may need what only the lost process had, and the ring goes on without that
+            except Exception as error:  # it may need what only the lost process had, and the ring continues
                 notice(
                     f"{type(callback).__name__}.on_train_batch_end, called for step {step} in place of a process that "
                     f"was lost in it, raised {type(error).__name__}: {error}"
