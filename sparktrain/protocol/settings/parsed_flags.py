@@ -4,8 +4,6 @@ import os
 import sys
 from typing import Any
 
-import cloudpickle
-
 from sparktrain.patched_imports import patch_when_imported
 
 _PARSED = "parsed"
@@ -33,6 +31,8 @@ def changed(module: Any) -> dict[str, Any]:
 
 def _pickled(*parts: object) -> bytes | Exception:
     """Pickled by itself, because the classes of flags are absl's, which a trial may not have; or why it cannot be."""
+    import cloudpickle  # not for commands, which compare code and have no flags
+
     try:
         return bytes(cloudpickle.dumps(parts))
     except Exception as error:  # whatever the user's own classes raise
@@ -45,6 +45,8 @@ def apply(module: Any, name: str, value: Any) -> None:
     if value is True:
         registry.mark_as_parsed()
         return
+    import cloudpickle
+
     place, kind, state = cloudpickle.loads(value)
     if name in registry:
         _give(registry[name], state)
