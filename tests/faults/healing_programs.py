@@ -60,12 +60,9 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         if self._cyclic:
             self.model.optimizer.learning_rate = 0.01 / (1 + batch % 5)
         self.at("batch")
+        self.at("spoil")
         self.at("later")
         self.at("stop")
-
-    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        """See base class."""
-        self.at("spoil")
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """See base class."""

@@ -119,7 +119,7 @@ def test_members_have_equal_weights_where_a_callback_sets_the_rate_by_the_number
     assert not [name for name in first if first[name] != second[name] and "batch_normalization/moving" not in name]
 
 
-@pytest.mark.parametrize("kills", [[[1, "batch", 5], [1, "spoil", 5]], [[1, "spoil", 23]]], ids=["healed", "end"])
+@pytest.mark.parametrize("kills", [[[1, "batch", 5], [1, "spoil", 6]], [[1, "spoil", 24]]], ids=["healed", "end"])
 def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
     pool: st.Pool, tmp_path: Path, kills: list[Any]
 ) -> None:
