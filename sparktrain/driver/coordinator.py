@@ -17,7 +17,7 @@ methods belong to the loop.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from functools import partial
 
 from msgspec.structs import replace
@@ -156,6 +156,10 @@ class Coordinator:
     def agents_alive(self) -> int:
         """Agents that have joined and are not lost."""
         return len(self._machine.agents)
+
+    def entered(self, slots: Iterable[int]) -> int:
+        """How often a member has entered the training function on agents of `slots`. In any thread."""
+        return sum(self._machine.agents.entered[slot] for slot in slots)
 
     @property
     def joined(self) -> dict[str, str] | None:

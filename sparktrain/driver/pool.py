@@ -21,6 +21,7 @@ import signal
 import threading
 import uuid
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -132,7 +133,8 @@ class AgentPool:
         """False while it is idle or closed: a job that ends then has no successor."""
         self._times = times
         self._vacancies = Vacancies(self._resubmit, SystemClock(), times.vacancy_s)
-        self._relaunches = 0
+        self._ends = Counter[tuple[range, int]]()
+        """How many jobs have ended, by their slots and by how often a member had trained there."""
         self._outlook = engine.outlook(agents - without_gpus)
         self._idle: Future[None] | None = None
         self._unavailable: SparktrainError | None = None
@@ -303,7 +305,7 @@ class AgentPool:
             self._cancel_idle()
             if len(self._on) < 2:
                 self._unavailable = None
-                self._relaunches = 0
+                self._ends.clear()
             self._want_jobs()
             stack.enter_context(_interrupts())
             running = submit(coordinator.run(work))
@@ -464,9 +466,11 @@ class AgentPool:
         # Agents of a slot that was resubmitted alone would hold it beside the new job.
         for alone in self._vacancies.retire():
             alone.cancel()  # the whole job is resubmitted
-        self._relaunches += 1
         coordinator = self._coordinator
-        error = final_error(end, self.engine, self._relaunches, coordinator.refused if coordinator else None)
+        without_progress = slots, coordinator.entered(slots) if coordinator is not None else 0
+        self._ends[without_progress] += 1
+        refused = coordinator.refused if coordinator is not None else None
+        error = final_error(end, self.engine, self._ends[without_progress], refused)
         if error is None:
             logger.warning("%s is resubmitted, for it ended: %s", self.engine.batch_name, end.problem)
             pause(RELAUNCH_PAUSE_S)

@@ -95,6 +95,8 @@ class Agents:
         """Those that load code, and that another run may have once they are ready."""
         self._arrived: dict[AgentId, None] = {}
         """Those of them that have become ready since the last `take_arrived`."""
+        self.entered = Counter[int]()
+        """How often a member has entered the training function, by the slot of its agent, which may be lost since."""
         self.held: dict[AgentId, m.HeldMember] = {}
         """The members that agents had when they joined, until there is a decision about them."""
 

@@ -222,7 +222,8 @@ class RunMachine:
         return [do.Send(agent, m.PeerShared(member, message.key, message.value)) for agent, member in peers]
 
     def _on_started(self, gang: Gang, agent_id: AgentId, message: m.MemberStarted, at: float) -> Commands:
-        agent = self._agents.get(agent_id)
+        if (agent := self._agents.get(agent_id)) is not None:
+            self._agents.entered[agent.slot] += 1
         returned = self.sweep.enter(gang, message.member.rank, agent, at, trains=message.trains)
         commands = [*self._delete(gang), *self._judged(gang, agent_id, message.member, -1)]
         # It had no process when the others were advised.

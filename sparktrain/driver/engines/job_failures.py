@@ -6,14 +6,15 @@ from sparktrain.driver.engines.engine import Engine, JobEnd
 from sparktrain.errors import AgentsLostError, DriverUnreachableError, EnvironmentMismatchError, SparktrainError
 
 RELAUNCHES = 5
-"""Times the agents' job is resubmitted after Spark gave it up."""
+"""Times the agents' job is resubmitted in a row without a member that trains meanwhile. Where one does, its trial pays
+for each end of the job, and has bounds of its own: see `state.restart`."""
 
 
 def final_error(end: JobEnd, engine: Engine, ends: int, refused: str | None) -> SparktrainError | None:
     """The error that ends the run; None where the job is resubmitted.
 
-    `ends`: how many jobs of the run have ended, with this one. `refused`: why agents were refused for their versions,
-    where all were.
+    `ends`: how many jobs of these slots have ended since a member last entered the training function there, with this
+    one. `refused`: why agents were refused for their versions, where all were.
     """
     if end.exits and not any(reached for _, _, reached in end.exits):
         return DriverUnreachableError(unreachable(end.exits[0][1]))
@@ -24,7 +25,7 @@ def final_error(end: JobEnd, engine: Engine, ends: int, refused: str | None) -> 
         return None
     if refused is not None:
         return EnvironmentMismatchError(refused)
-    times = f" for the {ends}th time" if ends > 1 else ""
+    times = f" {ends} times in a row, and nothing trained in between" if ends > 1 else ""
     return AgentsLostError(f"{engine.batch_name} ended{times}: {end.problem}")
 
 

@@ -55,6 +55,7 @@ async def closed_in_the_middle() -> RunOutcome:
     await asyncio.wait_for(training.wait(), 10.0)
     await made.close("the pool closes")
     await agent
+    assert [made.entered(range(first, 2)) for first in (0, 1)] == [1, 0], "also of an agent that is gone"
     return await asyncio.wait_for(running, 10.0)
 
 

@@ -105,6 +105,7 @@ class FakeCoordinator:
     agents_alive = 1
     joined: dict[str, str] | None = None
     refused: str | None = None
+    trained = 0
     opened: ClassVar[list["FakeCoordinator"]] = []
 
     def __init__(self, *parts: Any) -> None:
@@ -120,6 +121,9 @@ class FakeCoordinator:
 
     async def run(self, work: Any) -> Any:
         return self.ends()
+
+    def entered(self, slots: range) -> int:
+        return self.trained
 
     def agents_unavailable(self, reason: str) -> None:
         """The run ends."""
@@ -349,7 +353,21 @@ def test_jobs_whose_agents_are_all_refused_end_as_a_mismatch_also_when_they_end_
     monkeypatch.setattr(FakeCoordinator, "refused", refused)
     for _ in range(RELAUNCHES + 1):
         Job.started[-1].end()
-    with pytest.raises(error, match=refused or "ended for the 6th time: gone"):
+    with pytest.raises(error, match=refused or "ended 6 times in a row, and nothing trained in between: gone"):
+        raise pool.failure(UNAVAILABLE, 60.0) or AssertionError("no failure")
+
+
+@pytest.mark.usefixtures("fakes", "between")
+def test_only_ends_without_training_in_between_end_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = a_pool()
+    for number in range(4 * RELAUNCHES):
+        monkeypatch.setattr(FakeCoordinator, "trained", number // RELAUNCHES)
+        Job.started[-1].end()
+    assert len(Job.started) == 4 * RELAUNCHES + 1
+    assert pool._unavailable is None
+    for _ in range(2):
+        Job.started[-1].end()
+    with pytest.raises(AgentsLostError, match="ended 6 times"):
         raise pool.failure(UNAVAILABLE, 60.0) or AssertionError("no failure")
 
 
