@@ -27,7 +27,7 @@ from sparktrain.driver.run_services import fed_streams, performed_stops, served_
 from sparktrain.errors import PoolError
 from sparktrain.protocol.server_keys import server_keys
 from sparktrain.results.sweep_result import SweepResult
-from sparktrain.rundir.journal.run_claim import run_id
+from sparktrain.rundir.journal.run_claim import tracked_id
 from sparktrain.runs.next_commands import next_commands
 from sparktrain.state.ending import Ending
 
@@ -64,7 +64,7 @@ def launch(call: CheckedCall, agents: AgentSource, display: Display | None = Non
 def _finished(run: AttachedRun, display: Display) -> SweepResult | None:
     """The result of a run in which nothing is left to do, which is shown; None for any other."""
     if (finished_result := finished(run)) is not None:
-        with listening(run, run_id(run.definition.store, run.definition.layout.journal)) as feed:
+        with listening(run, tracked_id(run.definition.store, run.definition.layout.journal)) as feed:
             if feed is not None:
                 feed.ended(finished_result)
         display.start()

@@ -13,6 +13,7 @@ from sparktrain.backoff import Backoff
 from sparktrain.clock import SystemClock
 from sparktrain.config.tracking_options import MLflow, masked
 from sparktrain.ids import CHIEF, Generation, Member, RunId, TrialId
+from sparktrain.rundir.journal.run_claim import older_id
 from sparktrain.rundir.metric_log import read_blocks
 from sparktrain.runs.exported_model import newest_process
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
@@ -46,6 +47,7 @@ STATUS = "sparktrain.status"
 COMPLETE = "sparktrain.complete"
 """Tags: of the parent; of a child; of both; of a child that has everything of its trial."""
 MODEL = "sparktrain.model"
+_DIRECTORY = "sparktrain.directory"
 _PARENT = "mlflow.parentRunId"
 _STATUSES = {"succeeded": "FINISHED", "failed": "FAILED", "lost": "FAILED", "error": "FAILED"}
 """MLflow's statuses; `KILLED` for all others."""
@@ -181,7 +183,7 @@ class MLflowTracker(Callback):
         experiment = client.get_experiment_by_name(name)
         self._experiment = client.create_experiment(name) if experiment is None else experiment.experiment_id
         # Search first: a driver after a killed one joins the runs that are there.
-        runs = self._search(f"tags.`{RUN}` = '{self._run.id}'")
+        runs = self._search(f"tags.`{RUN}` = '{self._run.id}'") or self._of_older_version(self._run)
         if not runs:
             self._parent = client.create_run(
                 self._experiment,
@@ -199,8 +201,15 @@ class MLflowTracker(Callback):
                 else:
                     self._missing.add(int(number))
         client.update_run(parent, status="RUNNING")
-        client.set_tag(parent, "sparktrain.directory", text_of(self._run.directory, TAG_CHARS))  # it may have moved
+        client.set_tag(parent, RUN, self._run.id)
+        client.set_tag(parent, _DIRECTORY, text_of(self._run.directory, TAG_CHARS))  # it may have moved
         self._parent = parent
+
+    def _of_older_version(self, run: TrackedRun) -> list[Any]:
+        """The run of this directory, as an older sparktrain has named it, and its copies."""
+        directory = text_of(run.directory, TAG_CHARS)
+        candidates = self._search(f"tags.`{RUN}` = '{older_id(run.name, run.started)}'")
+        return [candidate for candidate in candidates if candidate.data.tags.get(_DIRECTORY) == directory]
 
     def _tags(self, run: TrackedRun) -> dict[str, str]:
         tags = {key_of(name): text_of(value, TAG_CHARS) for name, value in self._options.tags.items()}

@@ -19,6 +19,7 @@ from sparktrain.display.status_view import state_words
 from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoints import Draft, collect_garbage, fetch, write
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
+from sparktrain.rundir.journal.run_claim import tracked_id
 from sparktrain.rundir.journal.writer import Journal, newest_driver
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.dataset_files import corrupt_files, manifests_of, unnamed_files
@@ -157,6 +158,7 @@ def test_a_copy_is_a_run_of_its_own(
     assert newest_driver(place.store, place.layout.journal) is None, "the driver of the original has another directory"
     view = Observer(place, SystemClock()).look()
     assert state_words(view, 0.0) == "a copy of a run, which no driver has resumed"
+    assert tracked_id(place.store, place.layout.journal) != id_of(original)
     check_idle(view, place, 1e9)
     journal = check(place, tmp_path)
     assert journal.run != id_of(original)
@@ -211,16 +213,17 @@ def test_a_copy_in_another_store_is_a_run_of_its_own(
         assert check(run_in(spelling), tmp_path).run == journal.run
 
 
-def test_records_and_manifests_of_the_version_before_are_read_in_the_directory_that_has_them(
+def test_runs_of_the_version_before_are_read_where_they_are_and_each_copy_is_another_run(
     original: ScriptedRun, tmp_path: Path
 ) -> None:
-    terms = list((tmp_path / "runs" / "mnist" / "journal").glob("term-*"))
-    for term in terms:  # the fields that it did not write
+    for term in (tmp_path / "runs" / "mnist" / "journal").glob("term-*"):  # the fields that it did not write
         text = term.read_text()
         term.write_text(text[: text.index(',"run":')] + "}")
+    shutil.copytree(tmp_path / "runs" / "mnist", tmp_path / "copies" / "mnist")
     os.rename(tmp_path / "runs" / "mnist", tmp_path / "runs" / "other")
-    journal = check(run_in(str(tmp_path / "runs" / "other")), tmp_path)
-    assert journal.run.startswith("other-")
+    shutil.copytree(tmp_path / "copies" / "mnist", tmp_path / "runs" / "mnist")
+    places = [run_in(str(tmp_path / folder)) for folder in ("runs/other", "runs/mnist", "copies/mnist")]
+    assert len({check(place, tmp_path).run for place in places}) == 3
 
 
 def test_datasets_of_a_renamed_run_are_its_own(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import math
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,17 @@ def test_a_driver_that_takes_over_joins_the_runs_and_repeats_nothing(bench: Benc
     assert len(bench.client.search_runs([bench.experiment])) == 3
     assert bench.points("trial 1", "loss") == [(step, 1.0 / (step + 1)) for step in range(5)]
     assert runs["trial 1"].data.tags["sparktrain.complete"] == "1"
+
+
+def test_a_run_of_an_older_version_continues_in_its_directory_alone(bench: Bench) -> None:
+    tags = {"sparktrain.run": f"r-{100_000:x}", "sparktrain.directory": bench.directory}  # as it has named them
+    older = bench.client.create_run(bench.experiment, tags=tags, run_name="older").info.run_id
+    bench.tracker().run_started(replace(bench.run(), id="r-2", directory="/elsewhere/r"))
+    bench.tracker().run_started(bench.run())
+    assert bench.runs()["older"].data.tags["sparktrain.run"] == "r-1"
+    bench.tracker().run_started(replace(bench.run(), directory="/moved/r"))
+    assert bench.client.get_run(older).data.tags["sparktrain.directory"] == "/moved/r"
+    assert len(bench.client.search_runs([bench.experiment])) == 2
 
 
 def test_what_was_dropped_on_the_way_is_sent_at_the_end(bench: Bench) -> None:

@@ -7,6 +7,7 @@ Elsewhere the directory is a copy, or was moved in a way that looks the same; th
 because the original may train too. It looks at no other directory.
 """
 
+import hashlib
 import json
 from uuid import uuid4
 
@@ -45,13 +46,9 @@ class _AnyClaim(Struct, frozen=True):
 def new_claim(store: Store, layout: JournalLayout, who: DriverIdentity, term: int, former: RunClaim | None) -> RunClaim:
     """The claim of a driver that follows `former`. Blocks on the store; raises OSError."""
     place = RunPlace.of(store, layout.run)
-    if former is not None and former.run and former.at.is_still(place):
-        run = former.run
-    else:
-        # Trackers and studies know a run of an older sparktrain by that id.
-        run = (_older_id(store, layout) if former is not None and not former.run else "") or (
-            f"{layout.run}-{uuid4().hex[:12]}"
-        )
+    # Not of an older version, which has noted no place: two copies of its run would have one id.
+    is_same = former is not None and former.run and former.at.is_still(place)
+    run = former.run if former is not None and is_same else f"{layout.run}-{uuid4().hex[:12]}"
     return RunClaim(term=term, nonce=uuid4().hex, who=who, run=run, at=place)
 
 
@@ -84,10 +81,26 @@ def run_id(store: Store, layout: JournalLayout) -> str:
     return (claim.run if claim is not None else "") or _older_id(store, layout) or layout.run
 
 
+def tracked_id(store: Store, layout: JournalLayout) -> str:
+    """The id by which callbacks know a run that no driver takes over, for it is complete; a copy has its own.
+
+    Blocks; raises as `run_id`.
+    """
+    identifier = run_id(store, layout)
+    if not is_copy(store, layout):
+        return identifier
+    return f"{layout.run}-{hashlib.sha256(f'{identifier} {store.where(layout.run)}'.encode()).hexdigest()[:12]}"
+
+
+def older_id(name: str, started: float) -> str:
+    """The id by which an older sparktrain has named a run to callbacks, which all copies of the run have."""
+    return f"{name}-{round(started * 1000):x}"
+
+
 def _older_id(store: Store, layout: JournalLayout) -> str:
-    """The id by which an older sparktrain has named the run to callbacks; empty where its directory was renamed."""
+    """The same of a run directory; empty where it was renamed."""
     try:
         overview = json.loads(store.read(f"{layout.run}/run.json"))
-        return f"{layout.run}-{round(overview['started'] * 1000):x}" if overview["name"] == layout.run else ""
+        return older_id(layout.run, overview["started"]) if overview["name"] == layout.run else ""
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
         return ""
