@@ -374,6 +374,8 @@ class Agent:
                 case m.RenameMember(member=member, successor=successor) if (mine := self._mine(member)) is not None:
                     mine.rename(successor)
                     self.bench.outbox.rename(successor)
+                case m.ForgetSnapshot(member=member) if self._mine(member) is not None:
+                    self.bench.memory.forget()
                 case m.FeedEnded(member=member, over=over) if (mine := self._mine(member)) is not None:
                     mine.pass_on(over)
                 case (

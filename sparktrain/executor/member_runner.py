@@ -108,7 +108,6 @@ class MemberSession:
         self._unsaved_since: float | None = None
         """The first failed save on the local disk since the last good one; None without a failure."""
         self._outcome_sent = False
-        self._succeeded = False
         self._reports: list[Report] = []
         self._reported = 0
         """How many reports and metrics these are."""
@@ -169,7 +168,7 @@ class MemberSession:
             self._named.set()
             self._over.set()
             self._log.finish()
-            self._memory.ended(self._succeeded)
+            self._memory.ended()
 
     async def _restore_dir(self) -> str:
         """The folder to resume from; empty without one, and where another member sends the state from its memory."""
@@ -321,8 +320,8 @@ class MemberSession:
         """Post the outcome, the first time only: later events of the process do not change it."""
         if not self._outcome_sent:
             self._outcome_sent = True
-            self._succeeded = outcome.failure is None
-            if not self._succeeded and (last := self._pace.last_of(self.member, read_newest_step(self._home))):
+            is_lost = outcome.failure is not None
+            if is_lost and (last := self._pace.last_of(self.member, read_newest_step(self._home))):
                 post(last)
             post(m.MemberEnded(self.member, outcome))
 

@@ -20,9 +20,7 @@ from sparktrain.threads import aside, spawn
 
 SHARED_MEMORY = "/dev/shm"
 HELD_S = 600.0
-"""How long an agent holds a snapshot after the end of its member, if no gang resumes from it."""
-RETURNED_HELD_S = 60.0
-"""The same for a member that has returned: another one may be lost at that moment, and then the gang restarts."""
+"""How long an agent holds a snapshot after the end of its member, if the coordinator does not answer for it."""
 READ_TIMEOUT_S = 30.0
 """How long the verification of a snapshot may take."""
 
@@ -129,13 +127,17 @@ class MemoryHolder:
             )
         return str(held_snapshot.folder)
 
-    def ended(self, succeeded: bool) -> None:
-        """The member's process is gone: hold its newest snapshot for a while."""
+    def ended(self) -> None:
+        """The member's process is gone: hold its newest snapshot, also if it has returned: others may be lost now."""
         self._current = None
         self._clear()
         if self._held is not None:
-            held_s = min(self._held_s, RETURNED_HELD_S) if succeeded else self._held_s
-            self._expiry = asyncio.get_running_loop().call_later(held_s, self._expire)
+            self._expiry = asyncio.get_running_loop().call_later(self._held_s, self.forget)
+
+    def forget(self) -> None:
+        """Let go of the newest snapshot: no gang resumes from it."""
+        self._held = None
+        self._clear()
 
     # ---- internal
 
@@ -153,10 +155,6 @@ class MemoryHolder:
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
-
-    def _expire(self) -> None:
-        self._held = None
-        self._clear()
 
     def _clear(self) -> None:
         """Remove all folders but those of the running member and of the newest snapshot, and its older one."""

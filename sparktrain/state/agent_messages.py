@@ -332,6 +332,12 @@ class StopMember(Message, frozen=True, tag=True):
     grace_s: float
 
 
+class ForgetSnapshot(Message, frozen=True, tag=True):
+    """No gang resumes any more from what the agent holds in memory of the member."""
+
+    member: Member
+
+
 class Advise(Message, frozen=True, tag=True):
     """`ctx.should_stop()` of the member answers True from now on."""
 
@@ -380,6 +386,7 @@ class AnswerMember(Message, frozen=True, tag=True):
 
 StateOutput = (
     AskHeartbeat
+    | ForgetSnapshot
     | FormGang
     | RingBroken
     | RingJoined

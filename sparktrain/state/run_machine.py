@@ -353,8 +353,7 @@ class RunMachine:
         reason_by = at if gang.fault.failed_at is None else gang.fault.failed_at + self._reason_timeout_s
         if at < reason_by and self._lost.awaits_reason(gang):
             return []  # until the cluster reports the reason, or the time for it is over
-        deleted = [*self._delete(gang), *self._handovers.end(gang, at)]
-        self._memory.ended(gang)
+        deleted = [*self._delete(gang), *self._handovers.end(gang, at), *self._memory.ended(gang)]
         self.sweep.goals.gang_ended(gang, at)
         # Until some member has entered the function, its failure may be the function's or the host's; another host
         # would show which. The look costs a list of all agents.

@@ -17,7 +17,9 @@ its agent, and a driver that takes over starts from checkpoints.
 from msgspec.structs import replace
 
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId
+from sparktrain.ids import AgentId, Rank
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemoryBase, MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind
@@ -42,17 +44,24 @@ class MemoryTier:
         alike = all(place.role in (Role.CHIEF, Role.WORKER) for place in gang.places)
         return alike and self.held.note(agent, gang.trial, snapshot)
 
-    def ended(self, gang: Gang) -> None:
-        """The gang is gone; note from where the next one can resume, unless this trial has no next one like it."""
+    def ended(self, gang: Gang) -> list[do.Send]:
+        """The gang is gone; note from where the next one can resume, unless this trial has no next one like it.
+
+        Returns what agents learn whose snapshots no gang resumes from.
+        """
         trial = self._sweep.trials[gang.trial]
         cause = gang.fault.first
         tried = gang.checkpoints.memory_step is not None and gang.attendance.running_since is None
         unread = tried and cause is not None and cause.kind in _UNREAD and not self._has_copy(gang, cause)
         resumes = (cause is not None or gang.stop.continues) and not unread
+        forgotten = self.held.of(trial.id)
         if not resumes or trial.stopping or trial.status is not TrialStatus.RUNNING:
             self.held.forget(trial.id)
         newest = self.held.newest(trial.id)
         gang.checkpoints.kept_step = newest.step if newest is not None else None
+        members = [(agent, gang.member(Rank(rank))) for rank, agent in enumerate(gang.agents)]
+        gone = forgotten.keys() - self.held.of(trial.id).keys()
+        return [do.Send(agent, m.ForgetSnapshot(member)) for agent, member in members if agent in gone]
 
     def _has_copy(self, gang: Gang, cause: Failure) -> bool:
         """Whether one member alone could not read its agent's copy, and another agent holds one; drops the first."""

@@ -39,13 +39,13 @@ def snapshots(root: Path) -> set[str]:
     return {path.read_text() for path in root.glob("*/*/tensors")}
 
 
-async def trained(holder: MemoryHolder, *, succeeded: bool = False) -> pm.MemoryWritten:
+async def trained(holder: MemoryHolder) -> pm.MemoryWritten:
     """A member of generation 1 takes two snapshots and ends; returns the newest."""
     start = start_of(1)
     folder = await holder.start_member(start)
     newest = [taken(folder, name, step) for name, step in (("a", 5), ("b", 9))]
     assert all(holder.accept(start, each) for each in newest)
-    holder.ended(succeeded)
+    holder.ended()
     return newest[-1]
 
 
@@ -82,23 +82,16 @@ async def test_another_snapshot_than_the_held_one_is_refused(tmp_path: Path, cha
         await holder.restore_dir(again)
 
 
-async def test_a_member_that_has_returned_leaves_its_snapshot_to_the_next_gang(tmp_path: Path) -> None:
-    """Another member of its gang may be lost at that moment."""
+async def test_nothing_stays_of_what_no_gang_resumes_from(tmp_path: Path) -> None:
     holder = MemoryHolder(tmp_path)
-    again = start_of(2, base_of(await trained(holder, succeeded=True)))
-    await holder.start_member(again)
-    assert (Path(await holder.restore_dir(again)) / "tensors").read_text() == "of step 9"
-
-
-async def test_nothing_stays_of_what_no_gang_resumes_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_holder, "RETURNED_HELD_S", 0.05)
-    holder = MemoryHolder(tmp_path)
-    await trained(holder, succeeded=True)
+    await trained(holder)
+    holder.forget()
     await eventually(lambda: not list(tmp_path.iterdir()), 5.0)
     await trained(holder)
     await holder.start_member(start_of(1, trial=4))
     await eventually(lambda: len(list(tmp_path.iterdir())) == 1, 5.0)
-    holder.ended(False)
+    holder.forget()  # before the process of the member is gone
+    holder.ended()
     await eventually(lambda: not list(tmp_path.iterdir()), 5.0)
 
 
@@ -118,7 +111,7 @@ async def test_a_base_stays_whole_until_its_member_ends(tmp_path: Path, monkeypa
     monkeypatch.setattr(memory_holder, "spawn", removals.append)
     assert holder.accept(again, taken(folder, "a", 12))
     assert removals == []
-    holder.ended(False)
+    holder.ended()
     assert snapshots(tmp_path) >= {"of step 9", "of step 12"}
     [remove] = removals
     remove()

@@ -138,6 +138,13 @@ def test_the_copy_on_another_agent_comes_before_the_store(world: World) -> None:
     world.fail(holder, FailureKind.CHECKPOINT)
     world.fail(without_copy, FailureKind.STOPPED)
     assert set(placed(world).values()) == {None}, "no holder is left: the store is read"
+    assert not world.sent(m.ForgetSnapshot)
+    world.hold(holder, 9)
+    member = world.running[holder]
+    world.succeed(holder)
+    assert not world.sent(m.ForgetSnapshot), "the other member may still be lost"
+    world.succeed(without_copy)
+    assert world.sent(m.ForgetSnapshot) == [m.ForgetSnapshot(member)]
     assert [restart.resumed_from_step for restart in trial(world).restarts] == [7, 7, 3]
 
 
