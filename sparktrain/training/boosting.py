@@ -117,6 +117,8 @@ class BoostingRounds:
         """Rounds that are in this booster."""
         self.history: list[Sequence[Evaluation]] = []
         """The evaluations of each of these rounds; empty where an older version has saved them."""
+        self.params: dict[str, Any] = {}
+        """The parameters of the training that its callbacks have changed until now."""
         self._log = _EvaluationLog()
         if self._every is not None:
             self._resume()
@@ -203,6 +205,7 @@ class BoostingRounds:
             "values": np.array(list(self.metrics.values()), "float64"),
             "booster": np.frombuffer(booster, "uint8"),
             "history": self._log.packed(),
+            "params": self.params,
         }
         self._member.checkpoints.save(rounds, keep=self._keep, boosting=entry)
 
@@ -223,6 +226,7 @@ class BoostingRounds:
         self.booster = entry["booster"].tobytes()
         history = _unpacked(entry["history"]) if "history" in entry else []
         self.history = history if len(history) == self.first else []
+        self.params = entry.get("params", {})
         for evaluations in self.history:
             self._log.append(evaluations)
 

@@ -72,8 +72,14 @@ def lightgbm_peers(kind: str, notes: list[Any]) -> list[Any]:
         def __call__(self, env: Any) -> None:
             notes.append((env.iteration, env.begin_iteration, env.end_iteration))
 
-    rates = lightgbm.reset_parameter(learning_rate=RATES if kind == "list" else RATES.__getitem__)
-    return [Notes(), rates, *([lightgbm.early_stopping(3, verbose=False)] if kind == "early" else [])]
+    def rise(env: Any) -> None:
+        env.params["learning_rate"] *= 1.4
+        env.model.reset_parameter({"learning_rate": env.params["learning_rate"]})
+
+    rise.before_iteration, rise.order = True, 0  # type: ignore[attr-defined]
+    if kind == "early":
+        return [Notes(), rise, lightgbm.early_stopping(3, verbose=False)]
+    return [Notes(), lightgbm.reset_parameter(learning_rate=RATES if kind == "list" else RATES.__getitem__)]
 
 
 class XGBoostTrain:

@@ -47,7 +47,7 @@ class MemoryTier:
     def ended(self, gang: Gang) -> list[do.Send]:
         """The gang is gone; note from where the next one can resume, unless this trial has no next one like it.
 
-        Returns what agents learn whose snapshots no gang resumes from.
+        Returns what the agents learn that hold snapshots from which no gang resumes.
         """
         trial = self._sweep.trials[gang.trial]
         cause = gang.fault.first

@@ -32,11 +32,14 @@ class LightGBMCallback(BoostingCallback):
     def __init__(self, member: BoostingMember, **options: Any) -> None:
         super().__init__(member, _LIBRARY, **options)
         self.before_iteration = False
+        self._params: dict[str, Any] = {}
+        """Those with which the training was called."""
 
     @property
     def order(self) -> int:
         """LightGBM sorts the callbacks of a training by it, after those that it calls before a round."""
-        if self._rounds.first and (first := _listed(sys._getframe(1), "callbacks_before_iter")) is not None:
+        self._params = dict(_local(sys._getframe(1), "params") or {})
+        if self._rounds.first and (first := _local(sys._getframe(1), "callbacks_before_iter")) is not None:
             first.insert(0, self._resume)
         return _ORDER
 
@@ -66,6 +69,8 @@ class LightGBMCallback(BoostingCallback):
             self._rounds.start(continues=env.begin_iteration > 0)
         evaluations = env.evaluation_result_list or []
         scores = [Evaluation(data, metric, float(value), up) for data, metric, value, up, *_ in evaluations]
+        scalars = {key: value for key, value in env.params.items() if isinstance(value, bool | int | float | str)}
+        self._rounds.params = {key: value for key, value in scalars.items() if value != self._params.get(key)}
         # A resumed training has at least one round, so that the last round is in no checkpoint.
         last = env.iteration + 1 == env.end_iteration
         text = None if last else lambda: booster.model_to_string(num_iteration=-1).encode()
@@ -78,8 +83,12 @@ class LightGBMCallback(BoostingCallback):
         if env.iteration > env.begin_iteration:
             return
         self._rounds.start(continues=env.begin_iteration > 0)
-        before = _listed(sys._getframe(1), "callbacks_before_iter")
-        after = _listed(sys._getframe(1), "callbacks_after_iter")
+        if changed := self._rounds.params:  # a callback may start from those of the round before
+            booster: Any = env.model
+            booster.reset_parameter(changed)
+            env.params.update(changed)
+        before = _local(sys._getframe(1), "callbacks_before_iter")
+        after = _local(sys._getframe(1), "callbacks_after_iter")
         start = env.begin_iteration - self._rounds.first
         ended = self._repeat(replace(env, begin_iteration=start), after)
         keeps = (self, self._resume) if self._rounds.history else (self, self._resume, *filter(_has_history, after))
@@ -138,7 +147,7 @@ def _result(evaluation: Evaluation) -> Any:
     return tuple(evaluation) if kind is None else kind(*evaluation)  # a tuple before LightGBM 4.7
 
 
-def _listed(frame: FrameType, name: str) -> Any:
-    """A list of callbacks of the `lightgbm.train` in `frame`; None where something else is."""
+def _local(frame: FrameType, name: str) -> Any:
+    """A variable of the `lightgbm.train` in `frame`; None where something else is."""
     in_train = (frame.f_globals.get("__name__"), frame.f_code.co_name) == ("lightgbm.engine", "train")
     return frame.f_locals[name] if in_train else None
