@@ -25,6 +25,7 @@ from sparktrain.config.call_option import documented_by, settled
 from sparktrain.config.option_catalog import (
     ExtendKeywords,
     LaunchKeywords,
+    PooledSearchKeywords,
     PoolKeywords,
     PoolLaunchKeywords,
     PoolRunKeywords,
@@ -313,7 +314,7 @@ def sweep_on(
     agents: OpenAgents, call: str, train: Callable[..., Any], space: Space, options: Mapping[str, Any]
 ) -> SweepResult:
     """Sweep on `agents` for the public function `call` of another module, which takes the options of `launch`."""
-    accepted = PoolLaunchKeywords if isinstance(agents, PoolAgents) else LaunchKeywords
+    accepted = PooledSearchKeywords if isinstance(agents, PoolAgents) else LaunchKeywords
     chosen = SweepOptions(settled(LaunchKeywords, options, call, accepted))
     return launch_call(compose(train, space, chosen), agents)
 

@@ -339,6 +339,10 @@ class ConcurrencyKeywords(Keywords):
     )
 
 
+class PooledSearchKeywords(ConcurrencyKeywords, PoolLaunchKeywords):
+    """Options of `optuna.optimize` and `sklearn.search_cv` on a pool."""
+
+
 class StudyKeywords(ConcurrencyKeywords, TrialsKeywords):
     """Options of `optuna.optimize`, which has its own callbacks."""
 

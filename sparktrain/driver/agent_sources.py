@@ -132,7 +132,8 @@ class PoolAgents:
         preflight.check_pool(agents, gang.size)
         slots_of_feeds(call, self.engine, agents)
         self._pool.check_name(call.definition.spec.name)
-        return Admitted(attach(call, self.engine, self._pool.driver_identity()), self.engine, agents)
+        most = agents if call.slots.concurrent is None else min(agents, call.slots.concurrent * gang.size)
+        return Admitted(attach(call, self.engine, self._pool.driver_identity()), self.engine, most)
 
     def pool(self, admitted: Admitted) -> AbstractContextManager[AgentPool]:
         """The pool, which stays open."""

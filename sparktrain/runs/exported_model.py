@@ -59,12 +59,14 @@ def newest_process(store: Store, layout: RunLayout, member: Member) -> MemberLay
 def find_model(store: Store, member: MemberLayout, record: str = "") -> StoredModel | None:
     """The model of the member; None when it exported none. `record` is `TrialResult.exported`. Blocks.
 
-    Raises OSError, and RunDirectoryError for a description that is corrupt, or another one than that of the record.
+    Raises OSError, and RunDirectoryError for a description that is corrupt, or not that of the record, or gone.
     """
     described = f"{member.exported}/{ExportedModel.NAME}"
     if not record and store.exists(member.model):
         return StoredModel(KERAS, member.model)
     if not store.exists(described):
+        if record:
+            raise RunDirectoryError(_gone(store.where(described)))
         return None
     content = store.read(described)
     if record and hashlib.sha256(content).hexdigest() != record:
@@ -88,11 +90,15 @@ def _changed(path: str) -> str:
     )
 
 
+def _gone(path: str) -> str:
+    return f"{path} is gone, which the trial has exported: restore the file from a copy, or train the trial again"
+
+
 @contextmanager
 def local_copy(store: Store, model: StoredModel) -> Iterator[Path]:
     """A copy on the local disk, which is deleted at the end of the block; that of a path when this process ends.
 
-    Blocks on the store and the disk. Raises OSError.
+    Blocks on the store and the disk. Raises OSError, and RunDirectoryError where it is gone.
     """
     folder = hold("model")
     stays = False
@@ -131,7 +137,10 @@ def _fetched(store: Store, path: str, folder: Path) -> Path:
     """A local copy of a file, or of all files of a folder."""
     name = path.rpartition("/")[2]
     files = [path] if store.exists(path) else []
-    for source in files or store.list(path):
+    sources = files or store.list(path)
+    if not sources:
+        raise RunDirectoryError(_gone(store.where(path)))
+    for source in sources:
         target = folder / name / source[len(path) + 1 :] if not files else folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as file:
@@ -149,10 +158,12 @@ def _skops(path: str, model: StoredModel, options: Mapping[str, Any]) -> Any:
         types = skops.get_untrusted_types(file=path)
         recorded = () if model.proven is None else model.proven.types
         if unknown := [name for name in types if name not in recorded]:
+            step = f"if you trust the file, call load_model(trusted={types})"
+            if any(name.startswith("__main__.") for name in unknown):  # the file lacks their code
+                step += " in a program that defines those of __main__, or train again, which stores their code too"
             raise SpecError(
                 f"the model {model.path} has the types {', '.join(unknown)}, which neither skops trusts nor the record "
-                "of the run, which a run of an older sparktrain lacks: if you trust the file, call "
-                f"load_model(trusted={types})"
+                f"of the run, which a run of an older sparktrain lacks: {step}"
             )
         options = {**options, "trusted": types}
     return skops.load(path, **options)

@@ -106,7 +106,7 @@ class RunFiles:
             )
         with local_copy(place.store, model) as copy:
             if model.kind != KERAS:
-                return load_other(copy, model, options)
+                return load_other(copy, model._replace(path=place.store.where(model.path)), options)
             import keras
 
             return keras.saving.load_model(copy, **options)

@@ -69,10 +69,7 @@ class RemoteStudy:
         self._ask("trial.study.stop()", kind="stop")
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(
-            f"trial.study.{name} is in the driver alone: use it there, in callbacks=, or pass to the objective what it "
-            "needs of it"
-        )
+        raise _absent(f"trial.study.{name}")
 
 
 class StudyTrial(optuna.trial.BaseTrial):
@@ -256,6 +253,9 @@ class StudyTrial(optuna.trial.BaseTrial):
         """Its name, directions and attributes, and `stop()`; everything else raises AttributeError."""
         return self._study
 
+    def __getattr__(self, name: str) -> Any:
+        raise _absent(f"trial.{name}")
+
     def _check_one_objective(self, called: str) -> None:
         if self.objectives > 1:
             raise NotImplementedError(f"Trial.{called} is not supported for multi-objective optimization.")
@@ -296,6 +296,12 @@ class StudyTrial(optuna.trial.BaseTrial):
                 f"{doing} is called in process {os.getpid()}, which the objective has started, and only its own can "
                 "ask the study: ask for all values first, and pass them to that process"
             )
+
+
+def _absent(name: str) -> AttributeError:
+    return AttributeError(
+        f"{name} is in the driver alone: use it there, in callbacks=, or pass to the objective what it needs of it"
+    )
 
 
 def _stored(value: Any, subject: str) -> Any:

@@ -1,5 +1,6 @@
 """Objectives of Optuna on the slots of this machine."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -199,14 +200,15 @@ def test_several_objectives_and_failed_trials(pool: st.Pool, tmp_path: Path) -> 
     assert sorted(each.state.name for each in study.trials) == ["COMPLETE"] * 3 + ["FAIL"]
 
 
-def test_stop_in_a_callback_ends_the_run(pool: st.Pool, tmp_path: Path) -> None:
-    study = optuna.create_study()
+def test_stop_in_a_callback_ends_a_run_that_has_one_trial_at_a_time(pool: st.Pool, tmp_path: Path) -> None:
+    study: Any = optuna.create_study()
     stop = optuna.study.MaxTrialsCallback(3, states=(TrialState.COMPLETE,))
     result = st.optuna.optimize(
-        study, lambda trial: trial.suggest_float("x", 0, 1), 50, callbacks=[stop], pool=pool, dir=str(tmp_path),
-        progress=False,
+        study, lambda trial: trial.suggest_float("x", 0, 1), 50, n_jobs=1, callbacks=[stop], pool=pool,
+        dir=str(tmp_path), progress=False,
     )  # fmt: skip
     assert 3 <= len(result.trials) <= 4
+    assert all(b.datetime_start >= a.datetime_complete for a, b in itertools.pairwise(study.trials))
     assert {each.status for each in result.trials} == {"succeeded"}
     assert {each.state for each in study.trials} == {TrialState.COMPLETE}
 

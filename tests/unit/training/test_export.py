@@ -95,11 +95,16 @@ def test_what_the_run_has_a_record_of_is_trusted_and_nothing_else(home: Path) ->
     model.write_bytes(model.read_bytes() + b" ")
     with pytest.raises(RunDirectoryError, match=r"skops is not what the trial has exported"):
         loaded(home, record)
+    for gone in (model, described):
+        gone.unlink()
+        with pytest.raises(RunDirectoryError, match=rf"{home}.*{gone.name} is gone, which the trial has exported"):
+            loaded(home, record)
 
 
 def test_a_model_with_code_of_the_script_is_a_pickle_with_that_code(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import skops.io
     from sklearn.base import BaseEstimator, TransformerMixin
     from sklearn.linear_model import LinearRegression
     from sklearn.pipeline import make_pipeline
@@ -114,6 +119,10 @@ def test_a_model_with_code_of_the_script_is_a_pickle_with_that_code(
         def transform(self, rows: Any) -> Any:
             return rows * 2
 
+    older = home.parent.parent / "older.skops"  # an older version stored names of the script, without their code
+    skops.io.dump(Doubled(), older)
+    with pytest.raises(SpecError, match=r"Doubled'\]\) in a program that defines those of __main__, or train again"):
+        load_other(older, StoredModel("skops", str(older)), {})
     # A class of a script is in `__main__`, where both the member and the driver find it.
     monkeypatch.setattr(sys.modules["__main__"], "Doubled", Doubled, raising=False)
     Doubled.__qualname__ = "Doubled"

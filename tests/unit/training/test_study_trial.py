@@ -154,6 +154,8 @@ def test_wrong_arguments_raise_what_optuna_raises(trial: StudyTrial) -> None:
         trial.set_constraint("c", float("nan"))
     with pytest.raises(AttributeError, match=r"trial\.study\.best_value is in the driver alone"):
         trial.study.best_value  # noqa: B018
+    with pytest.raises(AttributeError, match=r"trial\.storage is in the driver alone: use it there"):
+        trial.storage  # noqa: B018
 
 
 def test_reports_of_a_smaller_step_reach_the_study_and_not_the_run(trial: StudyTrial) -> None:
