@@ -174,7 +174,7 @@ def search_cv(
         result = _result(sweep, fits, task, refit)
         if refit is not False and result.best_index_ is not None:
             result.refit = _refit(agents, sweep, task, result.best_index_, arguments)
-            result.refit_time_ = _only(result.refit).get("refit_time")
+            result.refit_time_ = result.refit.metrics.get("refit_time")
     return result
 
 
@@ -295,7 +295,3 @@ def _refit(
     # A run has no folds, by which the function of the search knows it: packing another one takes longer than many fits.
     function = None if sweep.folds > 1 else _refit_function(task)
     return refit_on(agents, sweep, function, options)
-
-
-def _only(run: RunResult) -> Mapping[str, float]:
-    return run.trial.metrics if run.trial is not None else {}

@@ -11,19 +11,10 @@ from sparktrain.results.run_result import RunResult
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.sklearn.fold_fit import routed_params
 
-_OF_THE_ESTIMATOR = frozenset(
-    (
-        "classes_",
-        "decision_function",
-        "feature_names_in_",
-        "inverse_transform",
-        "n_features_in_",
-        "predict_log_proba",
-        "predict_proba",
-        "score_samples",
-        "transform",
-    )
-)
+_OF_THE_ESTIMATOR = frozenset((
+    "classes_", "decision_function", "feature_names_in_", "inverse_transform", "n_features_in_", "predict_log_proba",
+    "predict_proba", "score_samples", "transform",
+))  # fmt: skip
 """Names that GridSearchCV has where its best estimator has them."""
 
 

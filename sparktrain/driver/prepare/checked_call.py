@@ -173,19 +173,15 @@ def _checked_spec(
     options: Options, gang: GangSpec, program: StoredProgram | FunctionProgram, space: Space
 ) -> SweepSpec:
     """The specification, for a function that takes the parameters. Raises UserError, and one for both problems."""
-    problem: SpecError | None = None
     try:
         spec = options.spec(gang, program.slug)
-    except SpecError as error:
-        problem = error
-    try:
-        program.check(options.kind, space, options.place)
-    except UserError as error:
-        if problem is None:
-            raise
-        raise SpecError(f"{problem}; and {error}") from error
-    if problem is not None:
-        raise problem
+    except SpecError as problem:
+        try:
+            program.check(options.kind, space, options.place)
+        except UserError as error:
+            raise SpecError(f"{problem}; and {error}") from error
+        raise
+    program.check(options.kind, space, options.place)
     return spec
 
 
