@@ -8,16 +8,18 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktrain.config.param_values import did_you_mean
+from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.columns import Column, ColumnKind
-from sparktrain.datasets.folder_values import OF_FOLDERS, column_of, value_of
+from sparktrain.datasets.folder_values import OF_FOLDERS, type_of, value_of
 from sparktrain.errors import DataError
 from sparktrain.store.base import Store, path_problem
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/]*)(.*)", re.DOTALL)
 _MAGIC = re.compile(r"[*?\[]")
-# The folder into which Spark and Hive write rows with a null.
+# The folder into which Spark and Hive write rows with a null. An empty value is an error in Spark, too.
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SHOWN_NAMES = 5
 
@@ -43,7 +45,7 @@ class NamedFile(Struct, frozen=True):
     path: str
     """In the store."""
     values: tuple[tuple[str, str], ...] = ()
-    """Name and value of each folder `name=value` beneath the folder that the user names."""
+    """Name and escaped value of each folder `name=value` beneath the folder that the user names."""
 
 
 def located(paths: Sequence[str], subject: str) -> tuple[str, tuple[Pattern, ...]]:
@@ -95,7 +97,8 @@ def folder_columns(
 ) -> tuple[Column, ...]:
     """Those of the `selected` columns that folders `name=value` give, with the types of Spark; None selects all.
 
-    Raises DataError when files have different ones, for values that are null, and for types that no tensor holds.
+    Raises DataError when files have different ones, for values that are null, and for types that no tensor holds, in
+    the words for a table.
     """
     first = files[0]
     names = [name for name, _ in first.values]
@@ -105,12 +108,19 @@ def folder_columns(
                 f"{subject}: {file.path} and {first.path} are in folders of different columns, "
                 f"{_listed(file)} and {_listed(first)}: pass one dataset for each"
             )
-        if empty := [name for name, value in file.values if value == _NO_VALUE]:
+    chosen_names = [name for name in names if selected is None or name in selected]
+    for file in files:
+        if empty := [name for name, value in file.values if value in ("", _NO_VALUE) and name in chosen_names]:
             raise DataError(
                 f"{subject}: column {empty[0]!r} is null in {file.path}: a tensor has no nulls; leave this folder out"
             )
-    chosen_names = [name for name in names if selected is None or name in selected]
-    return tuple(column_of(name, (dict(file.values)[name] for file in files), subject) for name in chosen_names)
+    schema = pa.schema([(name, type_of(dict(file.values)[name] for file in files)) for name in chosen_names])
+    try:
+        columns = columns_of(schema, subject) if chosen_names else ()
+    except DataError as error:
+        folders = first.path.rpartition("/")[0]
+        raise DataError(f"{error}\nthey come from folders such as {folders}: leave them out with columns=") from None
+    return tuple(replace(column, source=OF_FOLDERS) for column in columns)
 
 
 def is_of_folders(column: Column) -> bool:
@@ -214,9 +224,9 @@ def _is_value(folder: str) -> bool:
 
 
 def _value(folder: str) -> tuple[str, str]:
-    """Name and value of a folder, which Spark escapes as URLs are."""
+    """Name and escaped value of a folder."""
     name, _, value = folder.partition("=")
-    return unquote(name), unquote(value)
+    return unquote(name), value
 
 
 def _listed(file: NamedFile) -> str:

@@ -1,46 +1,58 @@
-"""The types that Spark infers for the values of folders `name=value`. Pure."""
+"""The types that Spark infers for the values of folders `name=value`, which it escapes as URLs are. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
+from urllib.parse import unquote
+
+import pyarrow as pa
+from msgspec.structs import replace
 
 from sparktrain.datasets.columns import Column, ColumnKind
-from sparktrain.errors import DataError
 
 OF_FOLDERS = "name of a folder"
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INTEGER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
 _DOUBLE = re.compile(rf"(?:{_DECIMAL.pattern})[fFdD]?|[+-]?(?:NaN|Infinity)")
-_TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})?(?: ?([0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?))?")
+_CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_TIME = re.compile(rf"{_CLOCK}(?:\.[0-9]{{1,6}})?")
+_DATE = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})( {_CLOCK}(?:\.[0-9])?)?")
 _MOST_DIGITS = 38
+_TYPES = (
+    ({"int"}, pa.int32()),
+    ({"int", "long"}, pa.int64()),
+    ({"int", "double"}, pa.float64()),
+    ({"date"}, pa.date32()),
+    ({"date", "timestamp"}, pa.timestamp("us", "UTC")),
+    ({"time"}, pa.time64("ns")),
+)
+"""The first one that has the types of all values is that of the column; it is text where none has."""
 
 
-def column_of(name: str, values: Iterable[str], subject: str) -> Column:
-    """The column of these values: of whole numbers (int64), of numbers (float64), or of text.
-
-    Raises DataError where Spark reads dates, times or decimals, which no tensor holds.
-    """
-    texts = tuple(dict.fromkeys(values))
+def type_of(values: Iterable[str]) -> pa.DataType:
+    """The type of a column with these escaped values, as Arrow has that of Spark."""
+    texts = dict.fromkeys(values)
     types = {_type(text) for text in texts}
-    if types <= {"int", "long"}:
-        return Column(name, ColumnKind.NUMBER, "int64", OF_FOLDERS)
-    if types <= {"int", "double"}:
-        return Column(name, ColumnKind.NUMBER, "float64", OF_FOLDERS)
-    if types <= {"date", "timestamp"} or types == {"time"} or types <= {"int", "long", "decimal"}:
-        kind = "decimals" if "decimal" in types else "dates and times"
-        raise DataError(
-            f"{subject}: column {name!r} comes from folders such as {name}={texts[0]}, which Spark reads as {kind}, "
-            "and a tensor has none: leave it out with columns=, or name the folders by whole numbers"
-        )
-    return Column(name, ColumnKind.TEXT, "object", OF_FOLDERS)
+    if "decimal" in types and types <= {"int", "long", "decimal"}:
+        return pa.decimal128(max({"int": 10, "long": 20}.get(_type(text)) or _digits(text) for text in texts), 0)
+    return next((kind for names, kind in _TYPES if types <= names), pa.string())
 
 
 def value_of(text: str, column: Column) -> int | float | str:
-    """The value that the text of a folder stands for."""
+    """The value that the escaped text of a folder stands for."""
     if column.kind is not ColumnKind.NUMBER:
-        return text
-    return int(text) if column.dtype == "int64" else float(text.strip().rstrip("fFdD"))
+        return unquote(text)
+    return int(text) if column.dtype.startswith("int") else float(text.strip().rstrip("fFdD"))
+
+
+def as_before(column: Column) -> Column:
+    """The column as versions until 0.1 took it: a run that they have started has it so, and is resumed with it."""
+    if column.source != OF_FOLDERS or column.kind is not ColumnKind.NUMBER:
+        return column
+    if column.dtype == "float64":
+        return replace(column, kind=ColumnKind.TEXT, dtype="object")
+    return replace(column, dtype="int64")
 
 
 def differently_spelled(names: Sequence[str], in_files: Sequence[str]) -> tuple[str, str] | None:
@@ -56,13 +68,11 @@ def _type(text: str) -> str:
         return "decimal"
     if _DOUBLE.fullmatch(text.strip()):
         return "double"
-    match = _TIME.fullmatch(text)
-    if match is None or not text:
-        return "string"
-    if match[1] is None:
-        return "time" if not text.startswith(" ") else "string"
+    text = unquote(text)  # Spark reads numbers alone as they are escaped
+    if (match := _DATE.fullmatch(text)) is None:
+        return "time" if _TIME.fullmatch(text) else "string"
     try:
-        date.fromisoformat(match[1])
+        date.fromisoformat(match[1].replace("0000", "2000"))  # a leap year, too, which Python has
     except ValueError:
         return "string"
     return "date" if match[2] is None else "timestamp"
@@ -70,6 +80,10 @@ def _type(text: str) -> str:
 
 def _has_no_fraction(text: str) -> bool:
     """Whether the scale of the decimal is 0 or less, as Spark asks for, and its digits fit."""
-    number = Decimal(text)
-    exponent = number.as_tuple().exponent
-    return isinstance(exponent, int) and exponent >= 0 and len(number.as_tuple().digits) + exponent <= _MOST_DIGITS
+    exponent = Decimal(text).as_tuple().exponent
+    return isinstance(exponent, int) and exponent >= 0 and _digits(text) <= _MOST_DIGITS
+
+
+def _digits(text: str) -> int:
+    number = Decimal(text).as_tuple()
+    return len(number.digits) + int(number.exponent)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
+from sparktrain.datasets.folder_values import as_before
 from sparktrain.errors import DataError
 
 VERSION = 1
@@ -89,8 +90,8 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Identifies the content: 32 hexadecimal digits."""
-        return digest_of(self.encode())
+        """Identifies the content: 32 hexadecimal digits, the same as those of older versions."""
+        return digest_of(replace(self, columns=tuple(map(as_before, self.columns))).encode())
 
 
 class DataRef(Struct, frozen=True):

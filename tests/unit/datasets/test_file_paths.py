@@ -122,7 +122,7 @@ def test_folders_give_columns(store: Store) -> None:
     assert [(each.name, each.kind) for each in columns] == [("n", ColumnKind.NUMBER), ("name", ColumnKind.TEXT)]  # type: ignore[attr-defined]
     values = [[folder_array(path, column, 2).to_pylist() for column in columns] for path in paths]  # type: ignore[attr-defined]
     assert values == [[[-20, -20], ["7", "7"]], [[1, 1], ["a b", "a b"]]]
-    assert folder_array(paths[0], columns[0], 2).type == pa.int64()  # type: ignore[index]
+    assert folder_array(paths[0], columns[0], 2).type == pa.int32()  # type: ignore[index]
 
 
 def test_folders_above_the_named_one_give_no_columns(store: Store) -> None:
