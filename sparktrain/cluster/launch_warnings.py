@@ -37,7 +37,7 @@ class Driver(Struct, frozen=True, kw_only=True):
 
 def launch_findings(facts: Facts) -> list[Finding]:
     """What each launch checks beside the preflight, from the configuration alone, in no time."""
-    return [*_memory(facts), *spark_settings.harms(facts.conf), _dynamic_allocation(facts), _speculation(facts)]
+    return [*_memory(facts), *spark_settings.harms(facts.conf)]
 
 
 def check_settings(facts: Facts) -> None:
@@ -187,28 +187,6 @@ def _memory(facts: Facts) -> list[Finding]:
             "spark.executor.memory for it",
         )
     ]
-
-
-def _dynamic_allocation(facts: Facts) -> Finding:
-    if not spark_settings.is_on(facts.conf.get("spark.dynamicAllocation.enabled", "")):
-        return passed("dynamic allocation", "off")
-    return warned(
-        "dynamic allocation",
-        "it is on: executors start one after another while agents wait for slots, and a gang starts when the last "
-        "one has started",
-        "set spark.dynamicAllocation.enabled=false and spark.executor.instances, or "
-        "max_concurrent_trials= (agents= of run and pool) and enough start_timeout",
-    )
-
-
-def _speculation(facts: Facts) -> Finding:
-    if not spark_settings.is_on(facts.conf.get("spark.speculation", "")):
-        return passed("speculation", "off")
-    return warned(
-        "speculation",
-        "it is on: Spark may start a second agent beside one that takes long, and the second one occupies a slot",
-        "set spark.speculation=false",
-    )
 
 
 def _major(version: str) -> int:

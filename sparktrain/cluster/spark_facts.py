@@ -36,12 +36,10 @@ KEYS = (
     "spark.executor.cores",
     "spark.executor.instances",
     "spark.cores.max",
-    "spark.dynamicAllocation.enabled",
     "spark.dynamicAllocation.maxExecutors",
     "spark.executor.resource.gpu.amount",
     "spark.task.resource.gpu.amount",
     "spark.master",
-    "spark.speculation",
     "spark.authenticate",
     "spark.network.crypto.enabled",
     "spark.ssl.rpc.enabled",
@@ -118,7 +116,7 @@ def slots(facts: Facts) -> int | None:
         return int(match[1]) * _slots_of_executor(facts, facts.number("spark.executor.cores", int(match[2])))
     if facts.master.startswith("spark://"):
         return _standalone_slots(facts)
-    if facts.conf.get("spark.dynamicAllocation.enabled") == "true":
+    if spark_settings.is_on(facts.conf.get("spark.dynamicAllocation.enabled", "")):
         executors = facts.number("spark.dynamicAllocation.maxExecutors", 0)
     elif facts.master.startswith(("yarn", "k8s://")):
         # Two executors are the default of Spark on both.

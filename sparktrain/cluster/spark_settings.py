@@ -14,8 +14,11 @@ _OF_SQL = "spark.sql.execution.pyspark.udf."
 _OF_WORKERS = "spark.python.worker."
 _KILL = "killOnIdleTimeout"
 _TIMEOUT = "idleTimeoutSeconds"
+_HEARTBEATS = "spark.storage.blockManagerHeartbeatTimeoutMs"
 _EXCLUSION = "spark.excludeOnFailure."
 _TIME = re.compile(r"(\d+)\s*(us|ms|s|m|min|h|d|)", re.IGNORECASE)
+_IN_SECONDS = ("spark.network.timeout",)
+"""Keys with times that are in seconds where they name no unit; others are in milliseconds."""
 _SECONDS_OF = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _NO_EXCLUSION = "set it to false: sparktrain leaves out agents and hosts that fail"
 
@@ -96,8 +99,8 @@ HARMFUL = (
     HarmfulSetting(
         check="heartbeats",
         level=Level.WARN,
-        keys=("spark.network.timeout",),
-        needs=("spark.network.timeout",),
+        keys=(_HEARTBEATS, "spark.network.timeout"),
+        needs=(_HEARTBEATS, "spark.network.timeout"),
         below_s=60.0,
         effect="Spark gives up an executor, with its agents, that sends no heartbeat for so long, and training may "
         "keep all cores of a host busy",
@@ -109,6 +112,22 @@ HARMFUL = (
         keys=("spark.kubernetes.executor.rollInterval",),
         effect="Spark ends an executor each time after so long, and what trains there restarts or moves",
         fix="set it to 0",
+    ),
+    HarmfulSetting(
+        check="dynamic allocation",
+        level=Level.WARN,
+        keys=("spark.dynamicAllocation.enabled",),
+        effect="executors start one after another while agents wait for slots, and a gang starts when the last one has "
+        "started",
+        fix="set it to false and spark.executor.instances, or max_concurrent_trials= (agents= of run and pool) and "
+        "enough start_timeout",
+    ),
+    HarmfulSetting(
+        check="speculation",
+        level=Level.WARN,
+        keys=("spark.speculation",),
+        effect="Spark may start a second agent beside one that takes long, and the second one occupies a slot",
+        fix="set it to false",
     ),
 )
 KEYS = tuple(dict.fromkeys(key for setting in HARMFUL for key in (*setting.keys, *setting.needs)))
@@ -122,7 +141,7 @@ def harms(conf: Mapping[str, str]) -> list[Finding]:
         timeout = next((name for name in setting.needs if name in conf), None)
         if key is None or not is_on(conf[key]) or (setting.needs and (timeout is None or not is_on(conf[timeout]))):
             continue
-        if setting.below_s is not None and timeout is not None and _seconds(conf[timeout]) >= setting.below_s:
+        if setting.below_s is not None and timeout is not None and _seconds(conf[timeout], timeout) >= setting.below_s:
             continue
         limit = "" if timeout in (None, key) else f" with {timeout}={conf[timeout]}"
         finding = Finding(setting.check, setting.level, f"{key}={conf[key]}{limit}: {setting.effect}", setting.fix)
@@ -155,6 +174,7 @@ def is_on(value: str) -> bool:
     return value.strip().lower() not in ("", "false") and value.strip()[:1] not in ("0", "-")
 
 
-def _seconds(value: str) -> float:
+def _seconds(value: str, key: str) -> float:
     match = _TIME.fullmatch(value.strip())
-    return float(match[1]) * _SECONDS_OF[match[2].lower() or "ms"] if match is not None else 0.0
+    bare = "s" if key in _IN_SECONDS else "ms"
+    return float(match[1]) * _SECONDS_OF[match[2].lower() or bare] if match is not None else 0.0

@@ -23,7 +23,7 @@ from tests.support.processes import Sighted, descendants
 
 MINUTE_S = 60.0
 CHECKS = {
-    "python", "spark", "slots", "dynamic allocation", "speculation", "store", "executors", "driver reachable",
+    "python", "spark", "slots", "store", "executors", "driver reachable",
     "versions", "ports", "clock", "free memory", "store on executors", "security",
 }  # fmt: skip
 

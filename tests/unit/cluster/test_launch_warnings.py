@@ -64,15 +64,7 @@ def test_what_yarn_leaves_to_python_is_weighed(conf: dict[str, str], level: Leve
 
 
 def test_memory_is_not_weighed_where_nothing_counts_it() -> None:
-    assert [each.check for each in launch_findings(facts("spark://host:7077"))] == ["dynamic allocation", "speculation"]
-
-
-@pytest.mark.parametrize(("key", "check"), [("dynamicAllocation.enabled", "dynamic allocation"),
-                                            ("speculation", "speculation")])  # fmt: skip
-def test_what_spark_does_by_itself_is_reported(key: str, check: str) -> None:
-    assert reads(only(launch_findings(facts("yarn")), check), Level.PASS, "off")
-    assert reads(only(launch_findings(facts("yarn", **{key: "false"})), check), Level.PASS, "off")
-    assert reads(only(launch_findings(facts("yarn", **{key: "true"})), check), Level.WARN, f"spark.{key}=false")
+    assert launch_findings(facts("spark://host:7077")) == []
 
 
 def test_a_launch_warns_of_what_costs_and_of_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -81,8 +73,7 @@ def test_a_launch_warns_of_what_costs_and_of_nothing_else(caplog: pytest.LogCapt
         assert caplog.messages == []
         warn(facts("spark://host:7077", speculation="true"))
     [warning] = caplog.messages
-    assert warning.startswith("speculation: it is on")
-    assert warning.endswith("set spark.speculation=false")
+    assert warning.startswith("speculation: spark.speculation=true: Spark may start a second agent")
 
 
 def test_every_call_warns_before_it_starts_anything(
@@ -96,7 +87,7 @@ def test_every_call_warns_before_it_starts_anything(
 
 
 def test_gpus_are_what_spark_gives() -> None:
-    assert [each.check for each in session_findings(facts("spark://h:1"), 0)] == ["dynamic allocation", "speculation"]
+    assert session_findings(facts("spark://h:1"), 0) == []
     given = {"task.resource.gpu.amount": "1", "executor.resource.gpu.amount": "1"}
     assert reads(only(session_findings(facts("spark://h:1", **given), 1), "gpus"), Level.PASS, "each slot gets 1")
     assert reads(

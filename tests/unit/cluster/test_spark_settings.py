@@ -43,15 +43,17 @@ def test_an_idle_timeout_that_kills_nothing_is_allowed(conf: dict[str, str]) -> 
         ("spark.excludeOnFailure.enabled", "true"),
         ("spark.yarn.executor.launch.excludeOnFailure.enabled", "true"),
         ("spark.network.timeout", "20s"),
-        ("spark.network.timeout", "20000"),
+        ("spark.network.timeout", "20"),
+        ("spark.storage.blockManagerHeartbeatTimeoutMs", "20000"),
         ("spark.kubernetes.executor.rollInterval", "3600"),
         ("spark.speculation", "TRUE"),
+        ("spark.dynamicAllocation.enabled", "true"),
     ],
 )
 def test_settings_that_cost_agents_are_named(key: str, value: str) -> None:
     warnings = [finding for finding in launch_findings(facts(**{key: value})) if finding.level is Level.WARN]
     names = [finding.message.partition(":")[0] for finding in warnings]
-    assert names == ([f"{key}={value}"] if key != "spark.speculation" else ["it is on"])
+    assert names == [f"{key}={value}"]
     assert all(finding.fix for finding in warnings)
 
 
@@ -75,6 +77,8 @@ KILLS = "spark.excludeOnFailure.killExcludedExecutors"
         ({"spark.task.reaper.killTimeout": "5s"}, []),
         ({KILLS: "true"}, []),
         ({KILLS: "true", "spark.excludeOnFailure.enabled": "true"}, ["exclusion"] * 2),
+        ({"spark.network.timeout": "600"}, []),
+        ({"spark.network.timeout": "20s", "spark.storage.blockManagerHeartbeatTimeoutMs": "120000"}, []),
         ({"spark.network.timeout": "120s", "spark.kubernetes.executor.rollInterval": "0"}, []),
     ],
 )
