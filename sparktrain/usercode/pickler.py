@@ -15,7 +15,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from io import BytesIO
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any, NewType, ParamSpec, TypeVarTuple
 
 import cloudpickle
@@ -100,6 +100,8 @@ class ScriptPickler(sent_script.CodePickler):
             return self._reduced_cell(value)
         if kind in self.dispatch_table:
             return NotImplemented
+        if isinstance(value, ModuleType):  # of a class of its own, as `torch.backends.cudnn`
+            return internals._module_reduce(value)
         if (special := _SPECIAL.get(kind)) is not None and (reduced := special(value)) is not None:
             if kind is CACHED:
                 self._by_value[id(value)] = value

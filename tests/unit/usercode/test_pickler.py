@@ -1,5 +1,6 @@
 """What travels by name, what by value, and what is refused: the driver's environment, and unknown objects of Keras."""
 
+import importlib
 import json
 import logging
 import os
@@ -45,6 +46,7 @@ SINGLES = {
     "random._inst": random.random.__self__,  # type: ignore[attr-defined]
     "numpy's": np.random.mtrand._rand,
     "a logger": logging.getLogger("anyone"),
+    "a module of a class of its own": importlib.import_module("six.moves"),
 }
 
 
