@@ -14,7 +14,7 @@ from sparktrain.usercode.imports import MAIN, plain_function_of
 
 MOST_NAMED = 5
 
-_equal: set[tuple[Path, int]] = set()
+_equal: set[tuple[str, int]] = set()
 """Files, with their times, that have what this process has: a notebook calls again and again."""
 logger = logging.getLogger("sparktrain")
 
@@ -23,16 +23,17 @@ def check_edited(files: Iterable[str]) -> None:
     """Warn of functions and constants of loaded modules that differ from `files`, which travel as they are now."""
     started = _process_start()
     for module in _loaded(files):
-        path = Path(str(module.__file__))
+        file = str(module.__file__)
         with suppress(OSError, SyntaxError, ValueError):
-            state = path, path.stat().st_mtime_ns
-            if path.stat().st_ctime < started or state in _equal:
+            file_stat = os.stat(file)  # once for each of many files
+            state = file, file_stat.st_mtime_ns
+            if file_stat.st_ctime < started or state in _equal:
                 continue
-            if names := sorted(_edited(module, ast.parse(path.read_bytes(), str(path)))):
+            if names := sorted(_edited(module, ast.parse(Path(file).read_bytes(), file))):
                 logger.warning(
                     "%s was edited after this process imported it: trials get the file as it is now, where %s differs; "
                     "import it again (importlib.reload, or a new process) to have the same here",
-                    path,
+                    file,
                     ", ".join(names[:MOST_NAMED]) + (" and others" if len(names) > MOST_NAMED else ""),
                 )
             else:

@@ -31,8 +31,9 @@ def changed(module: Any) -> dict[str, Any]:
         for name, logger in list(module.root.manager.loggerDict.items())
         if isinstance(logger, logging.Logger) and name.partition(".")[0] not in never
     }
-    levels = {name: logger.level for name, logger in loggers.items() if logger.level and _is_library(name)}
-    of_program = {name: _state(name, logger) for name, logger in loggers.items() if not _is_library(name)}
+    users_loggers = {name: logger for name, logger in loggers.items() if not _is_library(name)}
+    levels = {name: logger.level for name, logger in loggers.items() if logger.level and name not in users_loggers}
+    of_program = {name: _state(name, logger) for name, logger in users_loggers.items()}
     values = {
         ROOT: _state(ROOT, module.root),
         **of_program,
