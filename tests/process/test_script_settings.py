@@ -8,6 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 START = """
 import os
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -45,6 +47,9 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 tf.config.run_functions_eagerly(True)
 tf.config.set_soft_device_placement(False)
+tf.config.optimizer.set_experimental_options({"constant_folding": False})
+tf.debugging.enable_check_numerics()
+keras.config.enable_unsafe_deserialization()
 sklearn.set_config(transform_output="pandas", assume_finite=True)
 pandas.set_option("mode.sim_interactive", True)
 pandas.set_option("display.float_format", lambda number: f"{number:.1f}")
@@ -61,6 +66,12 @@ multiprocessing.set_start_method("spawn")
 sys.setrecursionlimit(5000)
 sys.path.append("/opt")
 
+def has_numerics():
+    try:
+        tf.math.log(tf.zeros(1))
+    except tf.errors.InvalidArgumentError:
+        return True
+
 def train(lr):
     layer = keras.layers.Dense(2)
     layer.build((None, 2))
@@ -74,6 +85,9 @@ def train(lr):
         "x64": jax.config.jax_enable_x64,
         "strict": jax.config.jax_numpy_dtype_promotion.value == "strict",
         "eager": tf.config.functions_run_eagerly(),
+        "folding": tf.config.optimizer.get_experimental_options().get("constant_folding", True),
+        "numerics": has_numerics(),
+        "unsafe": keras.src.saving.serialization_lib.in_safe_mode() is False,
         "hard": not tf.config.get_soft_device_placement(),
         "pandas": sklearn.get_config()["transform_output"] == "pandas",
         "finite": sklearn.get_config()["assume_finite"],
@@ -94,7 +108,7 @@ def train(lr):
     }
     keras.config.set_dtype_policy("float32")  # of the function, which is later
     numbers["later"] = keras.layers.Dense(2).compute_dtype == "float32"
-    return {"loss": lr, **{name: float(value) for name, value in numbers.items()}}
+    return {"loss": lr, **{name: float(value or 0) for name, value in numbers.items()}}
 
 if __name__ == "__main__":
     compare(train)
@@ -173,6 +187,35 @@ def test_a_program_that_sets_nothing_has_nothing_to_take_over(tmp_path: Path) ->
 def test_settings_of_libraries(tmp_path: Path) -> None:
     values = compared(tmp_path, SETTINGS)
     assert values["trial"] == values["script"]
+
+
+@pytest.mark.torch
+def test_settings_of_torch(tmp_path: Path) -> None:
+    values = compared(
+        tmp_path,
+        """
+        import torch
+
+        torch.set_default_dtype(torch.float64)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.set_float32_matmul_precision("medium")
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cuda.enable_flash_sdp(False)
+
+        def train(lr):
+            return {
+                "loss": float(torch.zeros(1).dtype is torch.float64),
+                "deterministic": float(torch.is_deterministic_algorithms_warn_only_enabled()),
+                "medium": float(torch.get_float32_matmul_precision() == "medium"),
+                "benchmark": float(torch.backends.cudnn.benchmark),
+                "flash": float(not torch.backends.cuda.flash_sdp_enabled()),
+            }
+
+        if __name__ == "__main__":
+            compare(train)
+        """,
+    )
+    assert values["trial"] == values["script"] == dict.fromkeys(values["script"], 1.0)
 
 
 def test_each_kind_of_call_takes_them_over(tmp_path: Path) -> None:

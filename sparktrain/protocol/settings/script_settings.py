@@ -223,6 +223,8 @@ _TENSORFLOW_1 = {
     "v2_behavior": ("tensorflow.python.tf2", "enabled"),
     "eager_execution": ("tensorflow.python.eager.context", "executing_eagerly"),
 }
+_UNSET_OPTIONS = {"disable_model_pruning": False, "disable_meta_optimizer": False}
+"""What TensorFlow answers of its optimizer's options before any is set."""
 _DETERMINISM = "op_determinism"
 _NUMPY_BEHAVIOR = "numpy_behavior"
 _TORCH = {
@@ -232,6 +234,10 @@ _TORCH = {
     "backends.cudnn.benchmark": (False, "backends.cudnn.benchmark", "backends.cudnn.benchmark"),
     "backends.cudnn.deterministic": (False, "backends.cudnn.deterministic", "backends.cudnn.deterministic"),
     "backends.cudnn.enabled": (True, "backends.cudnn.enabled", "backends.cudnn.enabled"),
+    **{
+        f"{kind}_sdp": (True, f"backends.cuda.{kind}_sdp_enabled", f"backends.cuda.enable_{kind}_sdp")
+        for kind in ("flash", "mem_efficient", "math", "cudnn")
+    },
 }
 _XGBOOST: Mapping[str, Any] = {"verbosity": 1, "use_rmm": False, "use_cuda_async_pool": False}
 _UNKNOWN = object()
@@ -258,6 +264,9 @@ def _changed_keras(module: Any) -> Values:
         policy = sys.modules["keras.src.backend.common.global_state"].get_global_attribute("dtype_policy", None)
         if policy is not None and policy.name != module.config.floatx():
             values["dtype_policy"] = policy.name
+    with suppress(Exception):
+        if sys.modules["keras.src.saving.serialization_lib"].in_safe_mode() is False:
+            values["unsafe_deserialization"] = True
     return values
 
 
@@ -266,6 +275,8 @@ def _apply_keras(module: Any, name: str, value: Any) -> None:
         getattr(module.config, f"{'enable' if value else 'disable'}_{name}")()
     elif name == "dtype_policy":
         module.config.set_dtype_policy(value)
+    elif name == "unsafe_deserialization":
+        module.config.enable_unsafe_deserialization()
     else:
         _of_keras.apply(module, name, value)
 
@@ -311,6 +322,12 @@ def _changed_tensorflow(module: Any) -> Values:
     for name, (place, getter) in _TENSORFLOW_1.items():
         if _read(sys.modules.get(place), getter) is False:
             values[name] = False
+    options = module.config.optimizer.get_experimental_options()
+    if set_options := {name: value for name, value in options.items() if value != _UNSET_OPTIONS.get(name)}:
+        values["optimizer_options"] = set_options
+    with suppress(Exception):
+        if sys.modules["tensorflow.python.debug.lib.check_numerics_callback"]._state.check_numerics_callback:
+            values["check_numerics"] = True
     with suppress(Exception):  # no public function returns it
         if sys.modules["tensorflow.python.framework.config"].is_op_determinism_enabled():
             values[_DETERMINISM] = True
@@ -324,6 +341,10 @@ def _changed_tensorflow(module: Any) -> Values:
 def _apply_tensorflow(module: Any, name: str, value: Any) -> None:
     if name == _DETERMINISM:
         module.config.experimental.enable_op_determinism()
+    elif name == "optimizer_options":
+        module.config.optimizer.set_experimental_options(value)
+    elif name == "check_numerics":
+        module.debugging.enable_check_numerics()
     elif name in _TENSORFLOW_1:
         getattr(module.compat.v1, f"disable_{name}")()
     elif name == _NUMPY_BEHAVIOR:
