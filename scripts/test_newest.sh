@@ -20,6 +20,7 @@ on_spark=(
   tests/spark/test_sweep.py::test_trials_run_on_both_executors_in_separate_processes
   tests/spark/test_data.py::test_a_gang_trains_on_a_dataframe_and_others_find_its_rows_again
   tests/spark/test_sklearn.py
+  tests/spark/test_libraries.py
   tests/spark/test_predict.py::test_each_worker_loads_the_model_once_and_other_columns_stay
   tests/spark/test_predict.py::test_sql_functions
   tests/spark/test_connect.py::test_sweep_and_pool_work_on_a_connect_session
