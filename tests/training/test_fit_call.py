@@ -35,6 +35,7 @@ class Process:
         loss: Any = "mse",
         optimizer: Any = None,
         columns: int = 1,
+        rows: int = 2,
         kill: int = 0,
         callback: Any = None,
     ) -> Any:
@@ -50,7 +51,7 @@ class Process:
         callbacks += [callback] if callback else []
         x = np.ones((2 * STEPS, columns), "float32")
         self.trained.append(0)
-        return model.fit(x, x[:, :1], 2, epochs, callbacks=callbacks, verbose=0, shuffle=False)
+        return model.fit(x, x[:, :1], rows, epochs, callbacks=callbacks, verbose=0, shuffle=False)
 
     def callbacks(self, kill: int = 0) -> list[Any]:
         end = keras.callbacks.LambdaCallback(on_train_end=self.ends.append)
@@ -85,6 +86,7 @@ def killed_in_second(second: dict[str, Any], kill: int) -> Memory:
         ({"epochs": 3, "rate": 0.01}, "epochs 3 instead of 2, learning rate 0.01 instead of 0.1"),
         ({"epochs": 2, "rate": 0.01}, "learning rate 0.01 instead of 0.1"),
         ({"epochs": 2, "loss": "mae"}, "loss mae instead of mse"),
+        ({"epochs": 2, "rows": 1}, "steps of an epoch 8 instead of 4"),
         ({"epochs": 2, "optimizer": keras.optimizers.RMSprop}, "optimizer RMSprop instead of SGD"),
         ({"epochs": 2, "columns": 3}, r"data float32\[3\], float32\[1\] instead of float32\[1\], float32\[1\]"),
     ],
@@ -124,6 +126,7 @@ def test_a_fit_of_another_line_does_not_resume_an_equal_one() -> None:
         ({"rate": 0.01}, 1, 0, "learning rate 0.01 instead of 0.1: it had finished, and is not repeated"),
         ({"epochs": 3, "rate": 0.01}, 1, STEPS, "0.1: it resumes, and the learning rate of the checkpoint changes"),
         ({"loss": "mae"}, 1, 0, "loss mae instead of mse"),
+        ({"rows": 4}, 1, 0, "steps of an epoch 2 instead of 4: it had finished"),
     ],
 )
 def test_a_fit_may_train_longer_and_says_so(change: dict[str, Any], settings: int, steps: int, words: str) -> None:

@@ -15,15 +15,16 @@ Call = dict[str, Any]
 
 _SHAPE = ("optimizer", "loss", "data", "trainable variables")
 """What a restart never changes."""
-_LENGTH = ("epochs", "learning rate")
-"""What a user may change to train longer or further."""
+_LENGTH = ("epochs", "steps of an epoch", "learning rate")
+"""What a user may change to train longer or further, or has changed with the data."""
 _PACKAGE = "sparktrain."
 
 
-def describe_call(model: Any, parts: Iterable[Any], epochs: int, settings: int) -> Call:
+def describe_call(model: Any, parts: Iterable[Any], params: Mapping[str, Any], settings: int) -> Call:
     """The facts of the `fit` of a Keras `model` on the stack, which a checkpoint can hold, before it restores anything.
 
-    `parts` are the specs of what is in a batch, none if unknown; `settings` a digest of what the trial was called with.
+    `parts` are the specs of what is in a batch, none if unknown; `params` are those of its callbacks; `settings` is a
+    number for what the trial was called with, and the size of its gang.
     """
     optimizer = model.optimizer
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
@@ -32,7 +33,8 @@ def describe_call(model: Any, parts: Iterable[Any], epochs: int, settings: int) 
         "loss": _loss(getattr(model, "loss", None)),
         "data": ", ".join(map(_batch_spec, parts)),
         "trainable variables": len(model.trainable_variables) if model.built else None,
-        "epochs": epochs,
+        "epochs": params["epochs"],
+        "steps of an epoch": params.get("steps"),
         "learning rate": _fresh_rate(optimizer),
         "settings": settings,
         "place": call_place(),
@@ -78,9 +80,9 @@ def follow_rate(model: Any, present: Call, noted: Call) -> None:
     optimizer.learning_rate.assign(rate if restored == former else restored * rate / former)
 
 
-def settings_digest(params: Mapping[str, Any], size: int) -> int:
-    """A number for the parameters of a trial and the size of its gang."""
-    return zlib.crc32(repr((sorted(params.items()), size)).encode())
+def settings_digest(params: Mapping[str, Any]) -> int:
+    """A number for the parameters of a trial."""
+    return zlib.crc32(repr(sorted(params.items())).encode())
 
 
 def _differ(value: Any, counterpart: Any) -> bool:

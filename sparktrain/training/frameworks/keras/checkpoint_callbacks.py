@@ -187,7 +187,7 @@ class Resume(InternalCallback):
         if self._checkpoints is None:
             return
         parts = keras.tree.flatten(position.spec)
-        stages.call = describe_call(self.model, parts, self.params["epochs"], stages.settings)
+        stages.call = describe_call(self.model, parts, self.params, stages.settings + self._ring.size)
         if (past := stages.finished_before(position.fit)) is not None:
             self._check(past.facts, finished=True)
             self._skip(past)

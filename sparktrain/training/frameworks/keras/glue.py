@@ -53,7 +53,7 @@ def keras_callbacks(
     def check(model: Any) -> None:
         check_equal(ring, model)
 
-    position.stages.settings = settings_digest(params, ring.size)
+    position.stages.settings = settings_digest(params)
     deps = CallbackDeps(
         ring=ring,
         position=position,
