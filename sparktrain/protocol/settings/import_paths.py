@@ -17,7 +17,11 @@ def added() -> list[str]:
     return [
         entry
         for entry in dict.fromkeys(map(str, sys.path))
-        if entry and os.path.isabs(entry) and os.path.normpath(entry) not in fresh and not entry.startswith(homes)
+        if os.path.isabs(entry)
+        and os.path.normpath(entry) not in fresh
+        and not entry.startswith(homes)
+        # The folder in which each Spark session of this process keeps the files that executors have from it.
+        and f"{os.sep}userFiles-" not in entry
     ]
 
 

@@ -67,7 +67,8 @@ def test_a_setting_that_is_refused_is_a_notice(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_folders_of_the_path_that_are_not_there_stay_out(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    of_spark = f"{tmp_path}/spark-1f/userFiles-2e"  # PySpark adds it in each program that has a session
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path), of_spark, f"{of_spark}/sent.zip"])
     assert import_paths.added()[-1] == str(tmp_path)
     import_paths.add([str(tmp_path), "/not/there", str(tmp_path / "..")])
     assert sys.path.count(str(tmp_path)) == 1
