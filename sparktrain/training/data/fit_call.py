@@ -15,8 +15,10 @@ Call = dict[str, Any]
 
 _SHAPE = ("optimizer", "loss", "data", "trainable variables")
 """What a restart never changes."""
-_LENGTH = ("epochs", "steps of an epoch", "learning rate")
-"""What a user may change to train longer or further, or has changed with the data."""
+_LENGTH = ("epochs", "learning rate")
+"""What a user may change to train longer or further."""
+_STEPS = "steps of an epoch"
+"""They change with the data too, as where files come while a run trains: alone they make no call another one."""
 _PACKAGE = "sparktrain."
 
 
@@ -34,7 +36,7 @@ def describe_call(model: Any, parts: Iterable[Any], params: Mapping[str, Any], s
         "data": ", ".join(map(_batch_spec, parts)),
         "trainable variables": len(model.trainable_variables) if model.built else None,
         "epochs": params["epochs"],
-        "steps of an epoch": params.get("steps"),
+        _STEPS: params.get("steps"),
         "learning rate": _fresh_rate(optimizer),
         "settings": settings,
         "place": call_place(),
@@ -46,7 +48,7 @@ def check_call(present: Call, noted: Call, fit: int, *, finished: bool) -> None:
 
     A change that a user may have made gives a notice.
     """
-    changed = [key for key in (*_SHAPE, *_LENGTH) if _differ(present.get(key), noted.get(key))]
+    changed = [key for key in (*_SHAPE, _STEPS, *_LENGTH) if _differ(present.get(key), noted.get(key))]
     moved, edited = _compare_places(present.get("place", []), noted.get("place", []))
     is_new = edited or present.get("settings") != noted.get("settings")
     hard = [key for key in changed if key in _SHAPE and not (key == "loss" and is_new)]
