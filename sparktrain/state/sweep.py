@@ -248,7 +248,6 @@ class Sweep:
         """Member `rank`, which was lost, has restarted alone and trains again; or the others train on without it."""
         trial = self.trials[gang.trial]
         failure = absence.failure
-        member = gang.member(rank)
         step = gang.absences.kept_step if absence.ring else None
         restart = Restart(
             rank=int(rank),
@@ -267,11 +266,20 @@ class Sweep:
             full_size=gang.size if absence.is_vacated else None,
             reached_step=absence.step,
         )
-        trial.restart_history.add(restart, replace(member, incarnation=absence.incarnation), member.incarnation)
-        restarted = fact.MemberRestarted(
-            trial=trial.id, generation=gang.generation, restart=restart, incarnation=member.incarnation
-        )
-        self._facts.append(restarted)
+        restarts = [restart]
+        for loss in absence.later:
+            failure = loss.failure
+            lost = replace(restart, kind=failure.kind, host=failure.host, cause=failure.summary, loss=failure.loss)
+            seconds = restart.seconds - loss.after_s
+            restarts.append(replace(lost, seconds=seconds, steps_lost=None if step is None else 0))
+        member = gang.member(rank)
+        lost_processes = [*(loss.former for loss in absence.later), absence.incarnation]
+        for entry, incarnation in zip(restarts, lost_processes, strict=True):
+            trial.restart_history.add(entry, replace(member, incarnation=incarnation), member.incarnation)
+            restarted = fact.MemberRestarted(
+                trial=trial.id, generation=gang.generation, restart=entry, incarnation=member.incarnation
+            )
+            self._facts.append(restarted)
 
     def _running(self, gang: Gang, at: float) -> None:
         trial = self.trials[gang.trial]

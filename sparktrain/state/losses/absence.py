@@ -5,6 +5,7 @@ enters the training function. In a ring that heals they wait, and it is over whe
 """
 
 from enum import Enum
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -24,6 +25,16 @@ class AbsenceStage(Enum):
     VACATED = "no agent was idle: the others form a ring without it"
 
 
+class LaterLoss(NamedTuple):
+    """One more loss of a member that is away."""
+
+    failure: Failure
+    after_s: float
+    """Since the first one."""
+    former: int
+    """The incarnation of the process that was lost before this one."""
+
+
 class Absence(Struct, gc=False):
     """Why one member is away, and until when the others train without it."""
 
@@ -36,8 +47,8 @@ class Absence(Struct, gc=False):
     """Its next process holds the port, and has the addresses of the others."""
     ring: int = 0
     """Number of the ring that all members form with its next process; 0: the others train on without it."""
-    losses: int = 1
-    """Processes that were lost since it trained last."""
+    later: tuple["LaterLoss", ...] = ()
+    """Losses of its next processes, which have not trained."""
     step: int | None = None
     """The newest step that a member had reported when this one was lost."""
     called: int | None = None
@@ -48,6 +59,11 @@ class Absence(Struct, gc=False):
     """The member was not lost: it has left the ring for its next process, after a step of all."""
     joined: bool = False
     """Its place was vacant, and its next process takes it after a step of all."""
+
+    @property
+    def losses(self) -> int:
+        """Processes that were lost since it trained last."""
+        return len(self.later) + (not (self.moved or self.joined))
 
     @property
     def is_vacated(self) -> bool:

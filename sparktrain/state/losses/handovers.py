@@ -186,7 +186,7 @@ class Handovers:
         # Should the ring not form, the gang restarts for a reason that counts against no limit.
         failure = gang.located(Failure(FailureKind.LOST, handover.reason, loss=Loss.DECOMMISSIONED), rank)
         by = at + self._sweep.limits.join_timeout_s
-        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, losses=0, moved=not handover.joins)
+        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, moved=not handover.joins)
         absence.ring = handover.ring
         if handover.joins:
             absence.joined = True

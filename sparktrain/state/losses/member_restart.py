@@ -29,7 +29,7 @@ from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import Late, stuck
 from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.losses.absence import Absence, AbsenceStage
+from sparktrain.state.losses.absence import Absence, AbsenceStage, LaterLoss
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.placement import members_on_hosts
@@ -90,12 +90,13 @@ class MemberRestarts:
         absence = Absence(gang.located(failure, rank), at, AbsenceStage.WAITING, at + self._wait_s)
         if earlier is not None:
             # The first loss is the cause, and its cost counts from then.
+            loss = LaterLoss(absence.failure, at - earlier.since, earlier.incarnation)
             absence = replace(
                 absence,
                 failure=earlier.failure,
                 since=earlier.since,
                 ring=earlier.ring,
-                losses=earlier.losses + (not is_ending),
+                later=(*earlier.later, loss) if earlier.losses and not is_ending else earlier.later,
                 step=earlier.step,
                 called=earlier.called,
             )

@@ -441,8 +441,10 @@ def test_a_next_process_that_is_lost_gets_another_one(kind: FailureKind) -> None
     assert not trial(world).restarts, "rank 0 has joined the ring before alone"
     world.at = 4.0
     world.heal(agents[0], 2, STEP)
-    [restart] = trial(world).restarts
-    assert (restart.kind, restart.seconds, restart.healed) == (FailureKind.SIGNAL, 3.0, True)
+    first, second = trial(world).restarts
+    assert (first.kind, first.seconds, first.healed) == (FailureKind.SIGNAL, 3.0, True)
+    assert (second.kind, second.seconds, second.steps_lost) == (kind, 1.0, 0)
+    assert [member.incarnation for member in trial(world).restart_history.alone] == [0, 1]
 
 
 def test_next_processes_that_are_lost_again_and_again_use_up_the_retries() -> None:
