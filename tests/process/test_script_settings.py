@@ -203,19 +203,16 @@ def test_settings_of_torch(tmp_path: Path) -> None:
         torch.backends.cuda.enable_flash_sdp(False)
 
         def train(lr):
-            return {
-                "loss": float(torch.zeros(1).dtype is torch.float64),
-                "deterministic": float(torch.is_deterministic_algorithms_warn_only_enabled()),
-                "medium": float(torch.get_float32_matmul_precision() == "medium"),
-                "benchmark": float(torch.backends.cudnn.benchmark),
-                "flash": float(not torch.backends.cuda.flash_sdp_enabled()),
-            }
+            flags = torch.backends.cudnn.benchmark, torch.is_deterministic_algorithms_warn_only_enabled()
+            precision = torch.zeros(1).dtype.itemsize, torch.get_float32_matmul_precision() == "medium"
+            return {"loss": sum(10.0**place * part for place, part in enumerate((*flags, *precision))),
+                "flash": torch.backends.cuda.flash_sdp_enabled() + 0.0}
 
         if __name__ == "__main__":
             compare(train)
         """,
     )
-    assert values["trial"] == values["script"] == dict.fromkeys(values["script"], 1.0)
+    assert values["trial"] == values["script"] == {"loss": 1811.0, "flash": 0.0}
 
 
 def test_each_kind_of_call_takes_them_over(tmp_path: Path) -> None:

@@ -47,8 +47,7 @@ def new_claim(store: Store, layout: JournalLayout, who: DriverIdentity, term: in
     """The claim of a driver that follows `former`. Blocks on the store; raises OSError."""
     place = RunPlace.of(store, layout.run)
     # Not of an older version, which has noted no place: two copies of its run would have one id.
-    is_same = former is not None and former.run and former.at.is_still(place)
-    run = former.run if former is not None and is_same else f"{layout.run}-{uuid4().hex[:12]}"
+    run = former.run if former is not None and former.at.is_still(place) else f"{layout.run}-{uuid4().hex[:12]}"
     return RunClaim(term=term, nonce=uuid4().hex, who=who, run=run, at=place)
 
 

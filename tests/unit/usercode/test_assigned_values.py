@@ -128,7 +128,7 @@ def test_cells_share_their_names(acme: types.ModuleType, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     "source",
     [
-        "from acme_rates import settings\ndef train():\n    settings.lr = 3",
+        "from acme_rates import settings\ndef train():\n    settings.lr = 3\nprint(train)",
         "import acme_rates\nacme_rates.OPTIONS.get('a')\nprint(acme_rates.OPTIONS)",
         "import os\nos.environ['ACME'] = '1'\nimport json\njson.x = 3",
         "import acme_rates\nclass A: pass\na = A()\na.x = 3",
@@ -137,6 +137,19 @@ def test_cells_share_their_names(acme: types.ModuleType, monkeypatch: pytest.Mon
 )
 def test_what_is_left_out(source: str, acme: types.ModuleType, execute: Callable[[str], dict[str, Any]]) -> None:
     assert execute(source) == {}
+
+
+@pytest.mark.parametrize(
+    "line", ["from acme_rates import (\n    settings,\n)", "from acme_rates import settings # noqa"]
+)
+def test_modules_of_the_program_assign_too(
+    line: str, acme: types.ModuleType, execute: Callable[[str], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_rates.py").write_text(f"{line}\nsettings.lr = 6.0")
+    monkeypatch.syspath_prepend(tmp_path)
+    values = execute("import beside_rates")
+    del sys.modules["beside_rates"]
+    assert list(values) == ["settings.lr"]
 
 
 def test_an_object_of_another_class_is_refused(acme: types.ModuleType, execute: Callable[[str], Any]) -> None:
