@@ -84,7 +84,7 @@ def call_roll(
         if not job.join(job_timeout_s):
             problem = (
                 f"{formatting.count(survey.connected, 'slot')} connected, and the job did not end within "
-                f"{job_timeout_s:g} s"
+                f"{job_timeout_s:.0f} s"
             )
             lacking = job.lacking()
             return Roll(slots, error=advice(lacking) if lacking is not None else problem)
