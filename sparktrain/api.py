@@ -283,7 +283,7 @@ def submit(
 def attach(directory: str | PathLike[str]) -> RunHandle:
     """The handle of the run in `directory`, whichever process has started it. Needs no Spark; blocks on the store.
 
-    Raises RunDirectoryError when there is no run, or another version of sparktrain wrote it.
+    Raises RunDirectoryError when there is no run, a copy that nothing has resumed, or one of another sparktrain.
     """
     return RunHandle(attached(directory_of(directory, "directory")))
 

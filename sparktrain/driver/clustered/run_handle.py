@@ -18,7 +18,7 @@ from sparktrain.driver.clustered.cluster_launch import LEAVE_S, StartedRun, star
 from sparktrain.driver.clustered.coordinator_place import check_cluster_call
 from sparktrain.driver.clustered.following import CallFollower, error_of
 from sparktrain.driver.prepare.checked_call import CheckedCall
-from sparktrain.errors import AgentsLostError, SparktrainError, SpecError
+from sparktrain.errors import AgentsLostError, RunDirectoryError, SparktrainError, SpecError
 from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.rundir.coordinator_folder import CallEnd, newest_error
@@ -68,6 +68,13 @@ class FollowedRun:
     def is_gang(self) -> bool:
         """Whether it is a run of one gang. Blocks on the store."""
         return self.look().kind == "run"
+
+    def check_resumed(self) -> None:
+        """Raise RunDirectoryError for a copy that nothing has resumed. Blocks on the store."""
+        view = self.look()
+        if view.driver.copied and view.state is not RunState.ENDED and self._application is None:
+            how = view.commands.how_to_resume(view.directory, view.name)
+            raise RunDirectoryError(f"{view.directory} is a copy of a run, which no driver has resumed: {how}")
 
     def wait(self, display: Display, timeout_s: float | None = None) -> SweepResult:
         """The result as of a sweep, once the run has ended; `display` shows it meanwhile. Blocks.
@@ -226,7 +233,10 @@ def _shown(display: Display, work: Callable[[], T]) -> T:
 
 
 def attached(directory: str) -> FollowedRun:
-    """The run in a directory. Blocks on the store. Raises RunDirectoryError for one that cannot be read."""
+    """The run in a directory. Blocks on the store.
+
+    Raises RunDirectoryError for one that cannot be read, and for a copy of a run that nothing has resumed.
+    """
     run = FollowedRun(run_in(directory))
-    run.look()
+    run.check_resumed()
     return run

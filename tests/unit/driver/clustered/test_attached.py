@@ -1,5 +1,6 @@
 """`sparktrain.attach` to directories that it refuses."""
 
+import shutil
 import zlib
 from pathlib import Path
 
@@ -35,3 +36,9 @@ def test_the_folder_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(st.RunDirectoryError, match=r"it has thesis\.txt, and neither run\.json nor a folder with one"):
         st.attach(tmp_path)
+
+
+def test_a_copy_that_nothing_has_resumed_is_refused(batch: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(batch.parent.parent, tmp_path / "copy")
+    with pytest.raises(st.RunDirectoryError, match=r"copy is a copy of a run, which no driver has resumed: .*resume"):
+        st.attach(copy)
