@@ -157,13 +157,7 @@ def _gpus(facts: Facts, gpus: int) -> list[Finding]:
         preflight.check_gpus(facts, gpus)
     except ResourceError as error:
         return [of_message("gpus", Level.FAIL, str(error))]
-    amount = gpus_of_task(facts)
-    return [passed("gpus", f"each slot gets {amount:g}")] if amount else []
-
-
-def gpus_of_task(facts: Facts) -> float:
-    """How many GPUs Spark gives a slot; less than 1 where several slots share one."""
-    return float(facts.task_gpus)
+    return [passed("gpus", f"each slot gets {float(facts.task_gpus):g}")] if facts.task_gpus else []
 
 
 def _memory(facts: Facts) -> list[Finding]:

@@ -113,7 +113,7 @@ def slots(facts: Facts) -> int | None:
         cores = {None: 1, "*": facts.cores}.get(match[1])
         return int((cores if cores is not None else int(match[1])) // facts.task_cpus)
     if match := _LOCAL_CLUSTER.fullmatch(facts.master):
-        return int(match[1]) * _slots_of_executor(facts, facts.number("spark.executor.cores", int(match[2])))
+        return int(match[1]) * slots_of_executor(facts, int(match[2]))
     if facts.master.startswith("spark://"):
         return _standalone_slots(facts)
     if spark_settings.is_on(facts.conf.get("spark.dynamicAllocation.enabled", "")):
@@ -123,7 +123,7 @@ def slots(facts: Facts) -> int | None:
         executors = facts.number("spark.executor.instances", 2)
     else:
         executors = facts.number("spark.executor.instances", 0)
-    return executors * _slots_of_executor(facts, facts.number("spark.executor.cores", 1)) if executors else None
+    return executors * slots_of_executor(facts) if executors else None
 
 
 def _standalone_slots(facts: Facts) -> int | None:
@@ -134,19 +134,19 @@ def _standalone_slots(facts: Facts) -> int | None:
     per_executor = facts.number("spark.executor.cores", 0)
     if not per_executor:
         return int(cores // facts.task_cpus)
-    return cores // per_executor * _slots_of_executor(facts, per_executor)
+    return cores // per_executor * slots_of_executor(facts)
 
 
 def registered_slots(facts: Facts) -> int | None:
     """The slots of the executors that have registered, to which others may be added; None where they are not known."""
     if facts.executors is None:
         return None
-    one_task = math.ceil(facts.task_cpus)
-    return facts.executors * _slots_of_executor(facts, facts.number("spark.executor.cores", one_task))
+    return facts.executors * slots_of_executor(facts, math.ceil(facts.task_cpus))
 
 
-def _slots_of_executor(facts: Facts, cores: int) -> int:
-    by_cores = int(cores // facts.task_cpus)
+def slots_of_executor(facts: Facts, default_cores: int = 1) -> int:
+    """How many tasks an executor runs at a time; with `default_cores` where the session sets no number of cores."""
+    by_cores = int((facts.number("spark.executor.cores", 0) or default_cores) // facts.task_cpus)
     return min(by_cores, _gpu_slots(facts, by_cores))
 
 
@@ -157,11 +157,6 @@ def _gpu_slots(facts: Facts, otherwise: int) -> int:
         return otherwise
     # A task has its part of one GPU: two GPUs have room for four tasks of 0.4, and not for five.
     return gpus * int(1 // amount) if amount < 1 else int(gpus // amount)
-
-
-def slots_of_executor(facts: Facts) -> int:
-    """How many tasks an executor runs at a time; it has one core unless the configuration sets another number."""
-    return _slots_of_executor(facts, facts.number("spark.executor.cores", 1))
 
 
 def executors_for(facts: Facts, agents: int) -> int:

@@ -186,7 +186,7 @@ class ClusterExaminer:
 
     def _slots(self, spark: "SparkSession", facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
         self._examination.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)
-        return slots_findings(roll, driver, launch_warnings.gpus_of_task(facts) > 0, remote=facts.connect)
+        return slots_findings(roll, driver, facts.task_gpus > 0, remote=facts.connect)
 
     def _forget(self) -> list[Finding]:
         observe.forget(self._shared)
