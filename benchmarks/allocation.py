@@ -20,16 +20,16 @@ from benchmarks.crowd import Crowd
 from benchmarks.load import CountingCoordinator
 from benchmarks.machine import at_most, show
 from benchmarks.own_time import OwnTime
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.run_request import RunRequest
+from sparktrain.ops.simulation.shared_pool import MINUTE_S, SimulatedCall, VirtualPool
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import grid
-from sparktrain.simulation.shared_pool import MINUTE_S, SimulatedCall, VirtualPool
 from sparktrain.state.events import Allotment
 from sparktrain.store.localfs import LocalStore
 from tests.support.run_stages import plain_request

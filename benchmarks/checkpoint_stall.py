@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.machine import at_most, show
-from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered
 from sparktrain.rundir.checkpoints import Draft, write
 from sparktrain.rundir.layout import RunLayout
@@ -95,7 +95,7 @@ def measure(agent: Agent | Writer, folder: Path, saves: int, megabytes: int) -> 
     import keras
     import numpy as np
 
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.training.checkpoint.saver import CheckpointSaver
 
     width = int((megabytes * 1e6 / 4 / 3) ** 0.5)  # Adam keeps two more of each weight

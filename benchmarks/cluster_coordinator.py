@@ -33,7 +33,7 @@ from typing import Any
 import sparktrain as st
 from benchmarks.leaving_client import CALLS
 from benchmarks.machine import at_least, at_most, show
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.local_engine import LocalEngine
 from sparktrain.driver.launch import launch

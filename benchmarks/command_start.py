@@ -19,7 +19,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 
 VERSION_TARGET_S = 0.3
 LS_TARGET_S = 0.6

@@ -14,7 +14,7 @@ import tempfile
 
 from benchmarks.load import CountingCoordinator, SimulatedAgent, work_of
 from benchmarks.machine import at_least, at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver.agent_server import Server
 from sparktrain.protocol.memory_transport import MemoryTransport
 

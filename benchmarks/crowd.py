@@ -9,7 +9,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
-from sparktrain.ids import AgentId, Member
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.protocol import codec
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.credentials import CertificateBundle

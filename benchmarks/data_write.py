@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.machine import at_least, show
 from benchmarks.session import MASTER, seconds_of, session
+from sparktrain.cluster.dataframes.frame_schema import frame_columns
+from sparktrain.cluster.dataframes.frame_writer import WriteTask, write_frame
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.frame_schema import frame_columns
-from sparktrain.dataframes.frame_writer import WriteTask, write_frame
 
 TARGET = 0.8
 PARTITIONS = 8

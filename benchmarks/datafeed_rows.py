@@ -16,16 +16,16 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from benchmarks.tfos_feed import KEY, RowFeed, TFManager, send_rows
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.threads import spawn
+from sparktrain.cluster.dataframes.answered_feed import infer
+from sparktrain.cluster.dataframes.feeder import TaskAttempt, feed
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.answered_feed import infer
-from sparktrain.dataframes.feeder import TaskAttempt, feed
 from sparktrain.executor.zygote_process import resource_limits
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.feed_messages import FeedDirectory, FeedTicket
 from sparktrain.protocol.row_pickles import pickled
 from sparktrain.tensorflowonspark.TFNode import DataFeed
-from sparktrain.threads import spawn
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
 from sparktrain.training.data.stream.feed_server import FeedServer
 from sparktrain.training.data.stream.row_wait import RowWait

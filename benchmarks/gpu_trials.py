@@ -18,8 +18,8 @@ from statistics import median
 import sparktrain as st
 from benchmarks.machine import show
 from benchmarks.session import quiet, seconds_of
+from sparktrain.base.optional_packages import is_installed
 from sparktrain.driver.engines.local_gpus import gpus_here
-from sparktrain.optional_packages import is_installed
 
 SLOTS = 2
 SIDE = 2048

@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.load import CountingCoordinator, SimulatedAgent, Tally, work_of
 from benchmarks.machine import at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver.agent_server import Server
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener

@@ -44,8 +44,8 @@ Model(x, layers.Dense(outputs)(y)).save(f"{folder}/{name}.keras")
 LOAD = """
 import pathlib, sys, time
 import keras
-from sparktrain.inference.backend_setup import set_up
-from sparktrain.inference.loaded_model import LoadedModel
+from sparktrain.ml.inference.backend_setup import set_up
+from sparktrain.ml.inference.loaded_model import LoadedModel
 
 def own():
     lines = open("/proc/self/smaps_rollup").read().splitlines()
@@ -108,10 +108,10 @@ def rival(path: str, width: int) -> Any:
 
 def alone(frame: DataFrame, path: str) -> float:
     """Rows a second of the model within a task, batches already there."""
-    from sparktrain.inference.feeds import ColumnTable, feeds_of
-    from sparktrain.inference.model_file import model_at
-    from sparktrain.inference.prediction_task import ModelUse
-    from sparktrain.inference.signature_of_file import signature_in
+    from sparktrain.ml.inference.feeds import ColumnTable, feeds_of
+    from sparktrain.ml.inference.model_file import model_at
+    from sparktrain.ml.inference.prediction_task import ModelUse
+    from sparktrain.ml.inference.signature_of_file import signature_in
 
     file, folder = model_at(path)
     use = ModelUse(file, signature_in(file, folder), 1024, False, "df")
@@ -120,8 +120,8 @@ def alone(frame: DataFrame, path: str) -> float:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import time
 
-        from sparktrain.inference.feature_rows import feature_batch
-        from sparktrain.inference.worker import predicted
+        from sparktrain.ml.inference.feature_rows import feature_batch
+        from sparktrain.ml.inference.worker import predicted
 
         held = list(batches)
         if not held:

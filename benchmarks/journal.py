@@ -15,10 +15,10 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import at_least, at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Generation, RunId, TrialId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.journal_writer import JournalWriter
-from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.writer import Journal

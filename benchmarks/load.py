@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.errors import InfraError
-from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Dialer, Link, LinkClosedError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity

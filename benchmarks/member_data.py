@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from sparktrain.cluster.dataframes.frame_writer import WriteTask, write_part
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.frame_writer import WriteTask, write_part
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.manifest import DataRef, Manifest, MemberData
 from sparktrain.datasets.values import shaped

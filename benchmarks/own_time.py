@@ -10,7 +10,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 
 
 class _IdleSelector(selectors.DefaultSelector):

@@ -21,7 +21,7 @@ import psutil
 
 import sparktrain as st
 from benchmarks.machine import show
-from sparktrain.page.live_page import LivePage
+from sparktrain.views.page.live_page import LivePage
 
 READERS = 3
 CPU_SHARE, SCREEN_S = 0.02, 1.0

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from benchmarks.machine import at_least, show
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle

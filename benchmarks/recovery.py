@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session, stage
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.display.gang_text import restart_lines
 from sparktrain.errors import SparktrainError
 from sparktrain.runs.locate import run_in

@@ -48,7 +48,7 @@ def main() -> None:
 
 def make(directory: str, page: str) -> None:
     """Make the report, and print what that took."""
-    from sparktrain.report.writing import write_report
+    from sparktrain.views.report.writing import write_report
 
     started_at = time.perf_counter()
     write_report([directory], page)

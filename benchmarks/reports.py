@@ -14,9 +14,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.machine import show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.driver.metric_recorder import MetricRecorder
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.runs.run_files import RunFiles

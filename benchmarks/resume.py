@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.machine import at_most, show
 from benchmarks.session import stage
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished
 from sparktrain.driver.journal_writer import COMPACT_AFTER, JournalPort, next_compaction
@@ -26,7 +27,6 @@ from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.driver.prepare.naming import take_name
 from sparktrain.driver.prepare.owned_run import claim
 from sparktrain.driver.prepare.ready_run import request_of
-from sparktrain.ids import Generation, TrialId
 from sparktrain.runs.history import this_driver
 from sparktrain.search.space import grid
 from sparktrain.state import commands as do

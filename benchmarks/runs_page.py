@@ -26,8 +26,8 @@ import psutil
 
 import sparktrain as st
 from benchmarks.machine import show
-from sparktrain.page.live_page import LivePage
 from sparktrain.runs.results_json import to_bytes
+from sparktrain.views.page.live_page import LivePage
 from tests.unit.driver.stored import ScriptedRun, looked_at
 
 PAINT_S, DRIVER_SHARE, SCREEN_S = 1.5, 0.002, 3.0

@@ -20,11 +20,11 @@ from tempfile import TemporaryDirectory
 from benchmarks.crowd import Crowd
 from benchmarks.load import CountingCoordinator, work_of
 from benchmarks.machine import at_least, at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import RunId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.run_request import RunRequest
-from sparktrain.ids import RunId
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.events import RunLimits, RunStarted

@@ -24,7 +24,7 @@ import msgspec
 from benchmarks.load import CountingCoordinator, SimulatedAgent, work_of
 from benchmarks.machine import at_most, show
 from benchmarks.resume import replayed
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, ActiveRun
 from sparktrain.protocol.memory_transport import MemoryTransport

@@ -20,8 +20,8 @@ import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, SLOTS, quiet, seconds_of, session
 from sparktrain.config.stoppers import ASHA, AnyStopRule
-from sparktrain.simulation.curves import CurvePoint, LearningCurve, of_points
-from sparktrain.simulation.virtual_run import SimulatedRun, VirtualRun
+from sparktrain.ops.simulation.curves import CurvePoint, LearningCurve, of_points
+from sparktrain.ops.simulation.virtual_run import SimulatedRun, VirtualRun
 
 SEED, STEPS = 7, 27
 IDEAL, STOP_S, OF_RIVAL, VIRTUAL_S = 1.15, 0.3, 1.10, 10.0

@@ -15,12 +15,12 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from sparktrain.clock import SystemClock
-from sparktrain.dataframes.feeder import TaskAttempt, feed
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
+from sparktrain.cluster.dataframes.feeder import TaskAttempt, feed
 from sparktrain.executor.zygote_process import resource_limits
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.feed_messages import FeedTicket
-from sparktrain.threads import spawn
 from sparktrain.training.data.stream.feed_server import FeedServer
 
 WIDTH = 784

@@ -16,11 +16,11 @@ from statistics import median
 
 from benchmarks.load import SimulatedAgent, work_of
 from benchmarks.machine import at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Member, TrialId
 from sparktrain.config.distribution import choice, loguniform, uniform
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
-from sparktrain.ids import Member, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from benchmarks.machine import machine
 from benchmarks.session import session
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.tensorflowonspark import TFCluster
 
 MASTER = "local-cluster[2,2,1536]"

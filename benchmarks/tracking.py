@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import at_most, show
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import CHIEF, Generation, Member, RunId, TrialId
 from sparktrain.config.tracking_options import MLflow
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed
-from sparktrain.ids import CHIEF, Generation, Member, RunId, TrialId
+from sparktrain.driver.tracking.callback import Callback, TrackedRun
+from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
 from sparktrain.state.outcome import Report
-from sparktrain.tracking.callback import Callback, TrackedRun
-from sparktrain.tracking.mlflow_tracker import MLflowTracker
 
 MOST_MS = 1.0
 """The most that one report may cost the driver."""

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import psutil
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.runs.locate import place_of
 from tests.support.far_cluster import FarCluster, far_cluster
 from tests.support.process_cluster import COORDINATOR

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from tests.support.hadoop import Hdfs, Yarn, fast_conf, hdfs, yarn
 from tests.support.processes import wait_until
 

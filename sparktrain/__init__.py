@@ -1,10 +1,30 @@
 """Hyperparameter sweeps and distributed training of deep networks on the Spark cluster that you already have.
 
-driver/     the Spark driver: coordinator, launch, results          |  the user calls sweep, run, launch, pool
-executor/   one agent in one Spark task                             |
-training/   the zygote and the training processes that it forks     |  the user's function gets ctx
-state/      every decision, pure; search/ which trial is next
-protocol/   messages between them; store/ storage that outlives them
+What users import: `api`, `data`, `errors`, and the wings `optuna`, `sklearn`, `torch`, `ml`, `tensorflowonspark` and
+`testing`.
+
+The core, from what users call down to what all layers use:
+    cli        the command line
+    driver     the Spark driver: coordinator, launch             |  the user calls sweep, run, launch, pool
+    results    what calls return
+    display    a run as text, live and afterwards
+    runs       a run directory as data
+    cluster    Spark: sessions, YARN, DataFrames
+    usercode   the training function, serialized
+    executor   one agent in one Spark task                       |
+    training   the zygote and the processes that it forks        |  the user's function gets ctx
+    protocol   messages between driver, agents and members
+    rundir     paths, journal and checkpoints of a run directory
+    datasets   rows outside of Spark and of frameworks
+    store      storage that outlives processes
+    state      every decision, pure
+    search     which trial is next, pure
+    config     what a run is asked to be
+    base       tools of all
+
+Wings, which no module of the core imports: those that users import, `views` (what people look at), and `ops` (the
+examination of a cluster, and simulation). The core takes what it needs of them by name, from `base.wings` and
+`cli.command_table`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -71,9 +91,16 @@ if TYPE_CHECKING:
     from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.clustered.run_handle import RunHandle
     from sparktrain.driver.engines.local_engine import LocalMachine, local
-    from sparktrain.notebook.plot import Plot
-    from sparktrain.notebook.result_plots import ResultPlots
-    from sparktrain.prediction import predict, register_predict
+    from sparktrain.driver.tracking.callback import (
+        Callback,
+        TrackedEnd,
+        TrackedReport,
+        TrackedResult,
+        TrackedRun,
+        TrackedTrial,
+    )
+    from sparktrain.driver.tracking.notice import Notice
+    from sparktrain.ml.prediction import predict, register_predict
     from sparktrain.results.run_result import RunResult
     from sparktrain.results.stored_result import load
     from sparktrain.results.sweep_result import SweepResult
@@ -85,21 +112,14 @@ if TYPE_CHECKING:
     from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
     from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
     from sparktrain.state.trial import Exploit, TrialStatus
-    from sparktrain.tracking.callback import (
-        Callback,
-        TrackedEnd,
-        TrackedReport,
-        TrackedResult,
-        TrackedRun,
-        TrackedTrial,
-    )
-    from sparktrain.tracking.notice import Notice
     from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
     from sparktrain.training.context import TrainContext
     from sparktrain.training.data.stream.stream_data import StreamData
     from sparktrain.training.data.training_data import TrainingData
     from sparktrain.training.frameworks.keras.lr_schedule import Warmup
+    from sparktrain.views.notebook.plot import Plot
+    from sparktrain.views.notebook.result_plots import ResultPlots
 
 _HOMES = {
     "Column": "sparktrain.datasets.columns",
@@ -118,11 +138,11 @@ _HOMES = {
     "RunHandle": "sparktrain.driver.clustered.run_handle",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
-    "predict": "sparktrain.prediction",
-    "register_predict": "sparktrain.prediction",
+    "predict": "sparktrain.ml.prediction",
+    "register_predict": "sparktrain.ml.prediction",
     "MemberResult": "sparktrain.runs.trial_result",
-    "Plot": "sparktrain.notebook.plot",
-    "ResultPlots": "sparktrain.notebook.result_plots",
+    "Plot": "sparktrain.views.notebook.plot",
+    "ResultPlots": "sparktrain.views.notebook.result_plots",
     "RunResult": "sparktrain.results.run_result",
     "SweepResult": "sparktrain.results.sweep_result",
     "CaseResult": "sparktrain.runs.case_result",
@@ -171,13 +191,13 @@ _HOMES = {
     "Restart": "sparktrain.state.outcome",
     "TrialStatus": "sparktrain.state.trial",
     "MLflow": "sparktrain.config.tracking_options",
-    "Callback": "sparktrain.tracking.callback",
-    "TrackedEnd": "sparktrain.tracking.callback",
-    "TrackedReport": "sparktrain.tracking.callback",
-    "TrackedResult": "sparktrain.tracking.callback",
-    "TrackedRun": "sparktrain.tracking.callback",
-    "TrackedTrial": "sparktrain.tracking.callback",
-    "Notice": "sparktrain.tracking.notice",
+    "Callback": "sparktrain.driver.tracking.callback",
+    "TrackedEnd": "sparktrain.driver.tracking.callback",
+    "TrackedReport": "sparktrain.driver.tracking.callback",
+    "TrackedResult": "sparktrain.driver.tracking.callback",
+    "TrackedRun": "sparktrain.driver.tracking.callback",
+    "TrackedTrial": "sparktrain.driver.tracking.callback",
+    "Notice": "sparktrain.driver.tracking.notice",
     "MemoryCheckpoints": "sparktrain.training.checkpoint.memory_checkpoints",
     "CheckpointSaver": "sparktrain.training.checkpoint.saver",
     "Restored": "sparktrain.training.checkpoint.saver",

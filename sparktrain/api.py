@@ -8,7 +8,9 @@ from contextlib import AbstractContextManager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
+from sparktrain.base.nesting import check_not_nested
+from sparktrain.base.optional_packages import require_spark
 from sparktrain.config.call_arguments import (
     ExtendArguments,
     LaunchArguments,
@@ -36,6 +38,7 @@ from sparktrain.config.option_catalog import (
     SweepKeywords,
 )
 from sparktrain.config.quantities import MIB
+from sparktrain.display.pool_state import pool_html, pool_line
 from sparktrain.driver.agent_sources import HeldAgents, OpenAgents, OwnAgents, PoolAgents
 from sparktrain.driver.backend_choice import keras_setting
 from sparktrain.driver.clustered.run_handle import RunHandle, attached, submitted
@@ -50,9 +53,6 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import SpecError
-from sparktrain.nesting import check_not_nested
-from sparktrain.notebook.pool_card import pool_html, pool_line
-from sparktrain.optional_packages import require_spark
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of
 from sparktrain.search.space import Space, single, zipped

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack
 
 from sparktrain.api import Pool, sweep_as
-from sparktrain.boundary import message_of, trace_of, users_call
+from sparktrain.base.boundary import message_of, trace_of, users_call
 from sparktrain.config.call_arguments import StudyArguments
 from sparktrain.config.param_values import described, native
 from sparktrain.driver.engines.local_engine import LocalMachine

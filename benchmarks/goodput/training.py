@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 ROWS = 768
 BATCH = 8

@@ -14,7 +14,7 @@ from typing import Self
 
 import sparktrain as st
 from benchmarks.soak.training import sweep
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from tests.support.wall_clock import WallClock
 
 JUMPS_S = (-3600, -60, 0, 60, 3600)

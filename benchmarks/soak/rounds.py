@@ -20,7 +20,7 @@ from benchmarks.soak.drivers import Driver, jump_until
 from benchmarks.soak.fleet import SLOTS, Fleet
 from benchmarks.soak.tally import Tally, check
 from benchmarks.soak.training import TRIALS
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.support import drill
 from tests.support.processes import wait_until
 from tests.support.wall_clock import WallClock

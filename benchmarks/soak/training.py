@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.faults.learning import learn
 from tests.support import drill
 

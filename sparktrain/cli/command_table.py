@@ -11,36 +11,36 @@ from sparktrain.cli import common
 from sparktrain.cli.flags import COMMAND_CLASS, RootCommand
 
 COMMANDS = {
-    "sweep": "train_commands",
-    "run": "train_commands",
-    "resume": "train_commands",
-    "extend": "train_commands",
-    "refit": "train_commands",
-    "check": "check_command",
-    "predict": "predict_command",
-    "submit": "submit_commands",
-    "attach": "attach_command",
-    "pack": "submit_commands",
-    "ls": "runs_commands",
-    "diff": "runs_commands",
-    "rm": "runs_commands",
-    "status": "inspect_commands",
-    "top": "top_command",
-    "logs": "inspect_commands",
-    "best": "inspect_commands",
-    "trace": "trace_command",
-    "board": "board_command",
-    "report": "report_command",
-    "page": "page_command",
-    "simulate": "simulate_command",
-    "export": "export_command",
-    "doctor": "doctor_command",
-    "enqueue": "upkeep_commands",
-    "drain": "upkeep_commands",
-    "note": "upkeep_commands",
-    "tag": "upkeep_commands",
-    "fsck": "upkeep_commands",
-    "gc": "upkeep_commands",
+    "sweep": "cli.train_commands",
+    "run": "cli.train_commands",
+    "resume": "cli.train_commands",
+    "extend": "cli.train_commands",
+    "refit": "cli.train_commands",
+    "check": "testing.check_command",
+    "predict": "ml.predict_command",
+    "submit": "cli.submit_commands",
+    "attach": "cli.attach_command",
+    "pack": "cli.submit_commands",
+    "ls": "cli.runs_commands",
+    "diff": "cli.runs_commands",
+    "rm": "cli.runs_commands",
+    "status": "cli.inspect_commands",
+    "top": "cli.top_command",
+    "logs": "cli.inspect_commands",
+    "best": "cli.inspect_commands",
+    "trace": "cli.trace_command",
+    "board": "views.board_command",
+    "report": "views.report_command",
+    "page": "views.page_command",
+    "simulate": "ops.simulate_command",
+    "export": "cli.export_command",
+    "doctor": "ops.doctor_command",
+    "enqueue": "cli.upkeep_commands",
+    "drain": "cli.upkeep_commands",
+    "note": "cli.upkeep_commands",
+    "tag": "cli.upkeep_commands",
+    "fsck": "cli.upkeep_commands",
+    "gc": "cli.upkeep_commands",
 }
 """The module of each command, which has a function with its name."""
 _JOBS = "submit"
@@ -72,7 +72,7 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
     app.callback()(_root)
     for name in names:
         # `ls` and `best` loaded all other commands, cryptography and asyncio before they read anything.
-        function = getattr(import_module(f"sparktrain.cli.{COMMANDS[name]}"), name)
+        function = getattr(import_module(f"sparktrain.{COMMANDS[name]}"), name)
         settings = {"allow_interspersed_args": False} if name == _JOBS else {}
         app.command(name, cls=getattr(function, COMMAND_CLASS), context_settings=settings)(function)
     return app
@@ -89,7 +89,7 @@ def _parser(command: str) -> Any:
 def _in_place_of(error: Exception, command: str) -> str:
     """The flag that replaces an unknown one that `error` refuses; empty where none does."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
-    if not name or COMMANDS.get(command) != "train_commands":
+    if not name or COMMANDS.get(command) != "cli.train_commands":
         return ""
     from sparktrain.cli.train_commands import KEYWORDS
     from sparktrain.config.call_option import options_in

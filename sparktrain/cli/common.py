@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.boundary import TERMINATED, DriverTerminated, lost_folder
+from sparktrain.base.boundary import TERMINATED, DriverTerminated, lost_folder
 from sparktrain.errors import InfraError, SparktrainError, SpecError, UserError
 
 if TYPE_CHECKING:
@@ -184,14 +184,14 @@ def load(request: CommandRequest) -> "Target":
 
     Keras imports its wrappers for scikit-learn later, where they are used: this process only sends the function.
     """
-    from sparktrain import deferred_wrappers
+    from sparktrain.base import deferred_wrappers
     from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
     from sparktrain.usercode.target import resolve
 
     if request.tensorflowonspark:
-        from sparktrain.tensorflowonspark.installation import install
+        from sparktrain.base.wings import from_wing
 
-        install()
+        from_wing("install")()
     deferred_wrappers.defer()
     with stderr_without(OF_TENSORFLOW):
         return resolve(request.target)
@@ -204,8 +204,8 @@ def prepare(request: CommandRequest, app_name: str) -> PreparedCommand:
     if request.slots is not None:
         raise SpecError("--slots is for --local alone: add --local, or name the number of slots with --agents")
 
+    from sparktrain.base.optional_packages import require_spark
     from sparktrain.display.live import choose_display
-    from sparktrain.optional_packages import require_spark
 
     require_spark("this command")
     from sparktrain.cluster.spark_session import local_session

@@ -13,7 +13,7 @@ from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
-    from sparktrain.clock import Clock
+    from sparktrain.base.clock import Clock
     from sparktrain.runs.listing.run_folder import FolderContents
     from sparktrain.runs.locate import RunLocation
     from sparktrain.runs.logs import LogFile, LogSelection
@@ -62,7 +62,7 @@ def status(
 
 def show_status(out: Output, directory: str, every: str | None) -> int:
     """Show one run, or the table of several. Blocks on the store, and with `every` until the run has ended."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.config.quantities import seconds
     from sparktrain.runs.listing.run_folder import RunFolder
     from sparktrain.runs.locate import RunLocation
@@ -82,7 +82,7 @@ def show_status(out: Output, directory: str, every: str | None) -> int:
 
 
 def _show_run(out: Output, place: "RunLocation", every_s: float | None) -> None:
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.display.status_json import run_json
     from sparktrain.display.status_view import StatusScreen
     from sparktrain.display.watch import Changes, Documents, watch, watch_live
@@ -163,7 +163,7 @@ def show_logs(out: Output, request: LogsRequest) -> int:
     """Print or list logs. Blocks on the store, and with `follow` until the trial has ended."""
     import msgspec
 
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.display.log_table import LogTable, logs_json
     from sparktrain.runs import logs
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
@@ -228,7 +228,7 @@ def best(
 
 def show_best(out: Output, directory: str, metric: str | None, mode: str | None, top: int) -> int:
     """Show the best trials; the exit code is 3 when no trial has succeeded yet. Blocks on the store."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.display.best import best_in
     from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in

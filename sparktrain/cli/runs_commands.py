@@ -57,7 +57,7 @@ def ls(
 
 def list_directory(out: Output, directory: str, sort: str, states: Sequence[str], sizes: bool) -> int:
     """Show the runs of a directory. Blocks on the store."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.display.status_json import runs_json
     from sparktrain.runs.listing.run_folder import runs_of
     from sparktrain.runs.listing.run_list import list_runs, sorted_runs
@@ -103,7 +103,7 @@ def rm(
 
 def remove_runs(out: Output, directories: Sequence[str], older_than: str, force: bool, *, asks: bool, dry: bool) -> int:
     """Delete runs. With `asks`, ask first. Blocks on the stores and on the user."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.config.quantities import seconds
     from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import run_in

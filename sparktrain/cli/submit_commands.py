@@ -16,9 +16,9 @@ from sparktrain.config.option_catalog import SPARK
 from sparktrain.config.option_rules import words as names
 
 if TYPE_CHECKING:
+    from sparktrain.driver.yarn_jobs.command import Job
+    from sparktrain.driver.yarn_jobs.job import JobRequest
     from sparktrain.runs.view import RunView
-    from sparktrain.yarn_jobs.command import Job
-    from sparktrain.yarn_jobs.job import JobRequest
 
 PACK_EXAMPLES = """\
 Everything that is installed here, once, for all later calls:
@@ -133,7 +133,7 @@ def submit(
     executor_python = Environment(environment, tuple(packages or ()), packs)
 
     def work(out: Output) -> int:
-        from sparktrain.yarn_jobs.job import JobRequest
+        from sparktrain.driver.yarn_jobs.job import JobRequest
 
         request = JobRequest(
             kind=kind,
@@ -157,9 +157,9 @@ def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
 
 def perform_prune(environment: Environment) -> int:
     """List old packs and delete them. Blocks on disk and store, and until the question is answered."""
-    from sparktrain import formatting
-    from sparktrain.yarn_jobs.env_pack import pruning
-    from sparktrain.yarn_jobs.env_pack.pack import plan, store_of
+    from sparktrain.base import formatting
+    from sparktrain.driver.yarn_jobs.env_pack import pruning
+    from sparktrain.driver.yarn_jobs.env_pack.pack import plan, store_of
 
     store = store_of(environment.folder)
     packs = pruning.old_packs(store, plan(environment.packages).archive)
@@ -193,8 +193,8 @@ def perform_submit(
     `arguments` are those of the command of that kind, parsed from the words.
     """
     from sparktrain.cluster import yarn_client
-    from sparktrain.yarn_jobs.command import line_of, settings_of
-    from sparktrain.yarn_jobs.job import job_of
+    from sparktrain.driver.yarn_jobs.command import line_of, settings_of
+    from sparktrain.driver.yarn_jobs.job import job_of
 
     job, directory = job_of(request, arguments)
     if not dry_run:
@@ -221,9 +221,9 @@ def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(out: Output, job: "Job", directory: str, notify: Callable[[str], None]) -> int:
+    from sparktrain.driver.yarn_jobs.command import Mode, line_of
+    from sparktrain.driver.yarn_jobs.follow import RunLookout, follow, run_here, spark_submit
     from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
-    from sparktrain.yarn_jobs.command import Mode, line_of
-    from sparktrain.yarn_jobs.follow import RunLookout, follow, run_here, spark_submit
 
     line = line_of(job, spark_submit(common.spark_home()))
     if job.place.mode is Mode.CLIENT:
@@ -263,7 +263,7 @@ def _show(out: Output, run: "RunView") -> None:
 def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
     """The URL of the pack; with `upload`, the pack is there."""
     from sparktrain.display.byte_bar import shown_bytes
-    from sparktrain.yarn_jobs.env_pack.pack import pack, plan, store_of
+    from sparktrain.driver.yarn_jobs.env_pack.pack import pack, plan, store_of
 
     if environment.pack != "auto":
         return environment.pack

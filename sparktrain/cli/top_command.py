@@ -48,7 +48,7 @@ def top(directory: Directory, debug: Debug = False) -> int:
 
 def show_top(out: Output, directory: str) -> int:
     """Show the run until a key ends it. Blocks. Raises SpecError where there is no terminal."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
     from sparktrain.runs.watcher import Observer
 
@@ -65,7 +65,7 @@ class _Top:
     """The screen in the calling thread, and looks at the store in another one: a slow store delays no key."""
 
     def __init__(self, place: "RunLocation", observer: "Observer") -> None:
-        from sparktrain.clock import SystemClock
+        from sparktrain.base.clock import SystemClock
         from sparktrain.display.top_screen import TopScreen
 
         self._clock = SystemClock()
@@ -82,8 +82,8 @@ class _Top:
         """Draw, and answer keys, until one ends it. Blocks."""
         from rich.live import Live
 
+        from sparktrain.base.threads import spawn
         from sparktrain.display.shared_stream import SteadyConsole
-        from sparktrain.threads import spawn
 
         console = SteadyConsole(file=sys.stdout, highlight=False, force_jupyter=False)
         live = Live(
@@ -171,7 +171,7 @@ def _keys() -> Iterator[None]:
 
 def _log(place: "RunLocation", trial: int) -> str:
     """The last lines of the chief's newest log."""
-    from sparktrain.ids import TrialId
+    from sparktrain.base.ids import TrialId
     from sparktrain.runs.logs import LogSelection, TerminalSanitizer, chosen, content, logs_in
 
     logs = chosen(logs_in(place, TrialId(trial)), LogSelection(TrialId(trial)))

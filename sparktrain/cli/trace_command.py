@@ -38,7 +38,7 @@ def trace(
 
 def write_trace(out: Output, directory: str, trial: int | None, last: int, output: str) -> int:
     """Write the trace of one trial to a local file. Blocks on the store. Raises SpecError."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
     from sparktrain.runs.logs import wanted_of
     from sparktrain.runs.steps.step_trace import step_trace

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sparktrain.base.ids import TrialId
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
 from sparktrain.cli.flags import SHOWN, Debug, Directory, Quiet, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.config.search_options import TRIALS
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 
 if TYPE_CHECKING:
     from sparktrain.runs.additions.trial_labels import LabelKind
@@ -75,7 +75,7 @@ def tag(
 
 def label_trial(directory: str, trial: int | None, kind: "LabelKind", text: str) -> int:
     """Store a note or a tag. Blocks on the store, and up to 2 s on a driver that does not answer."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.runs.additions.trial_labels import add_label
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
     from sparktrain.runs.logs import check_trial
@@ -115,9 +115,9 @@ def enqueue(
 
 def add_trial(out: Output, directory: str, params: Sequence[str]) -> int:
     """Add a trial. Blocks on the store, and up to 2 s on a driver that does not answer."""
+    from sparktrain.base.formatting import params as shown
     from sparktrain.config.param_files.load import parse_params
     from sparktrain.display.summary import Lines
-    from sparktrain.formatting import params as shown
     from sparktrain.runs.additions.enqueued import enqueue as add
     from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in
     from sparktrain.runs.results_json import json_value
@@ -199,7 +199,7 @@ def fsck(
 
 def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
     """Examine and, with `repairing`, repair a run. Blocks on the store."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.display.byte_bar import shown_bytes
     from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import run_in
@@ -251,7 +251,7 @@ def gc(
 
 def make_room(out: Output, directory: str, keep: str, older_than: str, dry_run: bool) -> int:
     """Delete what no run needs. Blocks on the store."""
-    from sparktrain.clock import SystemClock
+    from sparktrain.base.clock import SystemClock
     from sparktrain.config.quantities import seconds
     from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import run_in

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster.spark_facts import YARN, Facts
 from sparktrain.cluster.task_failures import running_places
-from sparktrain.ids import SparkTask
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from sparktrain.ids import AgentId, SparkTask
+from sparktrain.base.ids import AgentId, SparkTask
 from sparktrain.state.outcome import Loss
 
 FORGET_S = 1200.0

@@ -15,9 +15,9 @@ from typing import Any
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
+from sparktrain.base.formatting import count
+from sparktrain.base.threads import spawn
 from sparktrain.cluster.stderr_filter import pass_on
-from sparktrain.formatting import count
-from sparktrain.threads import spawn
 
 QUIET_LOG = """\
 rootLogger.level = warn

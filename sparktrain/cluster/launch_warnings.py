@@ -4,7 +4,7 @@ import logging
 
 from msgspec import Struct
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.cluster import preflight, spark_facts, spark_settings, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.spark_facts import Facts

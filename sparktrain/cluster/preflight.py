@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.optional_packages import is_installed
 from sparktrain.cluster.spark_facts import (
     DEFAULT_FAILURES,
     FAILURES_KEY,
@@ -15,7 +16,6 @@ from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import count
 from sparktrain.errors import ResourceError
-from sparktrain.optional_packages import is_installed
 from sparktrain.state.restart import EXCUSED_LIMIT
 
 _CONNECTING = {Backend.TORCH: "torch", Backend.JAX: "jax"}

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sparktrain.base.optional_packages import is_supported, require_spark
 from sparktrain.cluster import driver_address, spark_settings, yarn_capacity
 from sparktrain.errors import SessionError
-from sparktrain.optional_packages import is_supported, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,10 +14,10 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from sparktrain.base.optional_packages import is_supported
 from sparktrain.cluster import jvm, spark_master, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
-from sparktrain.optional_packages import is_supported
 from sparktrain.store.held_folders import held
 
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}

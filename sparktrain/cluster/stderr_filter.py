@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from sparktrain.threads import spawn
+from sparktrain.base.threads import spawn
 
 OF_TENSORFLOW = re.compile(
     rb"[IW]\d{4} \d\d:|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IW] |WARNING: All log messages before absl::InitializeLog"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.cluster.delegation_tokens import Fetched, fetch
 from sparktrain.cluster.kerberos_ticket import Ticket, ticket
 from sparktrain.config.store_address import StoreAddress

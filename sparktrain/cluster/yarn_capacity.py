@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.cluster import spark_settings
 
 QUEUE_KEY = "spark.yarn.queue"

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
 from sparktrain.config.param_values import described, plain, shown, value_list
 from sparktrain.errors import SpecError
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.quantities import MIB
 from sparktrain.errors import ResourceError
 

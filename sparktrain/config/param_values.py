@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
-from sparktrain.boundary import is_interrupt
+from sparktrain.base.boundary import is_interrupt
 from sparktrain.errors import SpecError
 
 CONTEXT_NAME = "ctx"

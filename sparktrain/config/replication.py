@@ -6,7 +6,7 @@ with consecutive numbers: all folds of repeat 0, then those of repeat 1, and so 
 
 from msgspec import Struct
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.param_values import shown
 from sparktrain.config.quantities import count
 from sparktrain.errors import SpecError

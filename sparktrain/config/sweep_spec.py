@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from sparktrain.base.ids import CHIEF
 from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
 from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
 from sparktrain.config.metric_names import Mode, metric_name, mode
@@ -16,7 +17,6 @@ from sparktrain.config.quantities import MIB, count, memory, seconds
 from sparktrain.config.replication import Replication, replication
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, rules_of
 from sparktrain.errors import SpecError
-from sparktrain.ids import CHIEF
 
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(?<!\.)")
 """Names that every store accepts for a folder. Azure drops trailing dots, so that two runs would share a folder."""

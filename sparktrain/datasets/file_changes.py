@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from sparktrain import formatting
-from sparktrain.clock import time_of_day
+from sparktrain.base import formatting
+from sparktrain.base.clock import time_of_day
 from sparktrain.datasets.manifest import DataFile, Manifest
 
 _SHOWN = 3

@@ -8,7 +8,7 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.data_sources import FileSource
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.arrow_columns import columns_of

@@ -27,10 +27,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.formatting import size as sized
 from sparktrain.datasets.cached_group import CorruptCacheError, map_cached, write_cached
 from sparktrain.errors import DataError, StoreTimeoutError
-from sparktrain.formatting import size as sized
 from sparktrain.store.private_folder import file_system_time, private_folder
 
 FOLDER = "sparktrain-data"

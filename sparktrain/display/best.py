@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.direction import mode_of
 from sparktrain.config.metric_names import metric_name
 from sparktrain.config.param_values import did_you_mean

@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from rich.cells import chop_cells
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display.parts import STYLES
 from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult

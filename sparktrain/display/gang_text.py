@@ -2,7 +2,7 @@
 
 from html import escape
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display.parts import html_row, metrics, where_lines
 from sparktrain.runs.sweep_outcome import GangOutcome
 from sparktrain.state.outcome import Restart

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.gang_spec import Role
 from sparktrain.display import gang_text
 from sparktrain.display.parts import GAP, metrics, objective_first, table

@@ -11,15 +11,15 @@ from rich.console import Console, RenderableType
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-from sparktrain import formatting
-from sparktrain.boundary import message_of
+from sparktrain.base import formatting
+from sparktrain.base.boundary import message_of
+from sparktrain.base.ipython_shell import ipython_shell
+from sparktrain.base.threads import spawn
 from sparktrain.display import gang_text, gang_view, sweep_view
 from sparktrain.display.progress import Display, NullDisplay, Progress
 from sparktrain.display.shared_stream import STREAMS, SharedTerminal
 from sparktrain.errors import BugError
-from sparktrain.ipython_shell import ipython_shell
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
-from sparktrain.threads import spawn
 
 CLOSE_TIMEOUT_S = 2.0
 """How long the end of a run waits until the last picture is drawn."""

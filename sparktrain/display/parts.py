@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.state.trial import TrialStatus
 
 GAP = 2

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.gangs.stragglers import SlowMember, StepTimes
 from sparktrain.state.outcome import Restart

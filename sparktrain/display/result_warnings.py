@@ -1,6 +1,6 @@
 """The warnings at the end of a run: what trials noticed, and which ones have no checkpoint of their last state."""
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.runs.sweep_outcome import SweepOutcome
 
 _MOST_WARNINGS = 5

@@ -1,6 +1,6 @@
 """The end of a run of one gang as lines: its result, or why it has none."""
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display import gang_text
 from sparktrain.runs.failure_table import log_of
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display import parts
 from sparktrain.display.parts import table
 from sparktrain.runs.listing.run_list import ListedRun

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display import parts
 from sparktrain.display.parts import STYLES
 from sparktrain.display.progress import Standing

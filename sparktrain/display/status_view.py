@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from sparktrain import formatting
-from sparktrain.clock import time_of_day
+from sparktrain.base import formatting
+from sparktrain.base.clock import time_of_day
 from sparktrain.display import gang_text, parts, standing, trial_table
 from sparktrain.display.parts import GAP, and_more, differing_first, one_line, table
 from sparktrain.display.run_outcome import outcome_lines

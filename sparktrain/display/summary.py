@@ -6,7 +6,7 @@ from rich.cells import chop_cells
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display.failure_causes import explained
 from sparktrain.display.parts import where_lines
 from sparktrain.display.result_warnings import warning_lines

@@ -9,11 +9,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.ids import TrialId
 from sparktrain.display import gang_view, parts, standing
 from sparktrain.display.parts import GAP, and_more, differing_first, one_line
 from sparktrain.display.progress import Progress, RunningTrial
-from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 
 _HOST_WIDTH = 12

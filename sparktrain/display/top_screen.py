@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display import standing
 from sparktrain.display.parts import STYLES, one_line
 from sparktrain.display.status_view import driver_words, state_words

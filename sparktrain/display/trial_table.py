@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.display.failure_causes import explained
 from sparktrain.display.parts import GAP, STYLES, html_row, table, where_lines
 from sparktrain.display.result_warnings import warning_lines

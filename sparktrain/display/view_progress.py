@@ -1,8 +1,8 @@
 """The progress of a run as its directory shows it, for the displays of a call that does not drive it."""
 
+from sparktrain.base.ids import CHIEF
 from sparktrain.display import standing
 from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
-from sparktrain.ids import CHIEF
 from sparktrain.runs.view import RunState, RunView, TrialView
 from sparktrain.state.trial import TrialStatus
 

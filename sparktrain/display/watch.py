@@ -6,8 +6,8 @@ from typing import Any, TextIO
 from rich.live import Live
 from rich.text import Text
 
-from sparktrain import formatting
-from sparktrain.clock import Clock, pause
+from sparktrain.base import formatting
+from sparktrain.base.clock import Clock, pause
 from sparktrain.display.shared_stream import SteadyConsole
 from sparktrain.display.status_json import run_json
 from sparktrain.display.status_view import StatusScreen, status_line

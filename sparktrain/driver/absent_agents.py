@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 
 MOST_NAMED = 3
 """A text names this many absent agents; of the others it has the number."""

@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
 from sparktrain.driver.outcome_counts import Tally
@@ -13,7 +14,6 @@ from sparktrain.driver.run_request import RunRequest
 from sparktrain.driver.sampler_thread import SamplerThread
 from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import BugError
-from sparktrain.ids import AgentId, RunId
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.state import commands as do
 from sparktrain.state.sweep import Sweep

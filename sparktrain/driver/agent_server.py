@@ -17,14 +17,14 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, Member, RunId
 from sparktrain.cluster.executor_loss import UnexplainedLosses
 from sparktrain.config.versions import mismatch
 from sparktrain.driver.absent_agents import Absences
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.notice_failures import NoticeFailures
 from sparktrain.errors import ProtocolError
-from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateKeeper
 from sparktrain.protocol.transport import Link, LinkClosedError, Listener

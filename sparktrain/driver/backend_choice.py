@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.optional_packages import is_installed
 from sparktrain.config.environment import (
     JAX,
     KERAS_BACKEND,
@@ -17,7 +18,6 @@ from sparktrain.config.environment import (
 )
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import is_installed
 from sparktrain.usercode.framework_imports import KERAS, NO_IMPORTS, FrameworkImports
 from sparktrain.usercode.keras_choice import KerasChoice
 

@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable
 
+from sparktrain.base.threads import spawn
 from sparktrain.config.gang_spec import Role
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display, MemberLine, MemberState, Progress
@@ -16,7 +17,6 @@ from sparktrain.errors import FormError
 from sparktrain.results.run_result import RunResult
 from sparktrain.rundir.board_address import find_board
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.threads import spawn
 
 
 class BackgroundRun:

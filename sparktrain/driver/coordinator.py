@@ -22,8 +22,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from sparktrain.boundary import message_of
-from sparktrain.clock import Clock
+from sparktrain.base.boundary import message_of
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, Member, RunId, TrialId
+from sparktrain.base.threads import aside
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.task_failures import TaskFailures
@@ -44,7 +46,6 @@ from sparktrain.errors import (
     SamplerError,
     SparktrainError,
 )
-from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.rundir import checkpoints
 from sparktrain.runs.additions.drain_requests import pending_drains
@@ -60,7 +61,6 @@ from sparktrain.state.run_machine import Commands
 from sparktrain.state.trial import Trial
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
-from sparktrain.threads import aside
 from sparktrain.usercode.preload import shared
 
 TICK_S = 0.1

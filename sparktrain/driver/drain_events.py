@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from functools import partial
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, RunId
+from sparktrain.base.threads import aside
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.run_request import RunRequest
-from sparktrain.ids import AgentId, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.runs.additions.drain_requests import DrainRequest
 from sparktrain.state.agents import Agents
 from sparktrain.state.events import DrainAsked, Event, LossAnnounced
-from sparktrain.threads import aside
 
 ANNOUNCEMENTS_S = 2.0
 """Interval at which Spark is asked which executors it decommissions."""

@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
-from sparktrain.boundary import message_of
-from sparktrain.clock import SystemClock
+from sparktrain.base.boundary import message_of
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.errors import PoolError
-from sparktrain.threads import spawn
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.driver.prepare.checked_call import CheckedCall

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.direction import first_line
 from sparktrain.config.sampler_names import shown_name
 from sparktrain.driver.prepare.attached_run import AttachedRun

@@ -6,11 +6,11 @@ With `gpu_memory` they share a GPU, as long as the memory that each may use fits
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparktrain import formatting
-from sparktrain.clock import Clock
+from sparktrain.base import formatting
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId
 from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import MIB
-from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.checkup_report import SlotReport
 

@@ -16,14 +16,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId
+from sparktrain.base.threads import aside
 from sparktrain.errors import DeposedError
-from sparktrain.ids import AgentId
 from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.state import commands as do
 from sparktrain.state.records import AnyRecord
 from sparktrain.state.recovery import compacted
-from sparktrain.threads import aside
 
 MOST_RECORDS = 1000
 """Limit of the records in one group."""

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from signal import SIGTERM
 
-from sparktrain.boundary import DriverTerminated
+from sparktrain.base.boundary import DriverTerminated
 from sparktrain.cluster import preflight
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display

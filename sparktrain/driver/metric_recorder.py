@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable, Sequence
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import Member
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.waiting_reports import WaitingReports
-from sparktrain.ids import Member
 from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.rundir.report_parts import lines_of, step_row

@@ -3,8 +3,8 @@
 import logging
 from dataclasses import dataclass, field
 
-from sparktrain import formatting
-from sparktrain.ids import AgentId
+from sparktrain.base import formatting
+from sparktrain.base.ids import AgentId
 
 logger = logging.getLogger("sparktrain")
 

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.call_option import part, settled
 from sparktrain.config.direction import mode_of
 from sparktrain.config.gang_options import MemberKeywords

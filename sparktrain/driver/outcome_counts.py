@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.display.time_left import TrialTimes
-from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import best_of
 from sparktrain.state.cases.case_end import CaseEnd, end_of
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus

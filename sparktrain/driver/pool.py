@@ -29,11 +29,14 @@ from functools import partial
 from itertools import count
 from typing import NamedTuple
 
-from sparktrain.boundary import DriverTerminated
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.boundary import DriverTerminated
+from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.ids import TrialId
+from sparktrain.base.threads import aside
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.cluster.import_failures import advice
 from sparktrain.config.versions import installed_versions
+from sparktrain.display.pool_state import PoolState
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import OUTLOOK_S, Coordinator
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd, OnBatchEnd
@@ -51,8 +54,6 @@ from sparktrain.errors import (
     SessionError,
     SparktrainError,
 )
-from sparktrain.ids import TrialId
-from sparktrain.notebook.pool_card import PoolState
 from sparktrain.protocol.certificates import CertificateKeeper, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.protocol.ticket import AgentTicket
@@ -60,7 +61,6 @@ from sparktrain.protocol.transport import ListenError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.runs.history import this_driver
 from sparktrain.state.ending import Ending
-from sparktrain.threads import aside
 
 RELAUNCH_PAUSE_S = 0.5
 CONNECT_S = 15.0

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from itertools import takewhile
 
+from sparktrain.base.formatting import count
+from sparktrain.base.ids import CHIEF, Rank, TrialId
 from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.display.time_left import time_left
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.run_request import RunRequest
-from sparktrain.formatting import count
-from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.machine import Machine

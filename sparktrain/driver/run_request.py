@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from sparktrain.base.ids import Member
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
@@ -12,7 +13,6 @@ from sparktrain.display.progress import Display
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed
 from sparktrain.driver.feeds.stream_feeds import StreamFeeds
 from sparktrain.driver.prepare.owned_run import OwnedRun
-from sparktrain.ids import Member
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.messages import StartMember

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from threading import Event
 
-from sparktrain.board.board import Board
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import TrialId
+from sparktrain.base.threads import spawn
+from sparktrain.base.wings import from_wing
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import slots_of_feeds
 from sparktrain.driver.engines.engine import Engine
@@ -15,15 +17,11 @@ from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.slots.slot_holders import HOLDERS
-from sparktrain.ids import TrialId
-from sparktrain.page.live_page import LivePage
 from sparktrain.rundir.board_address import announced
 from sparktrain.runs.additions.stop_requests import pending_stops, stop_names
-from sparktrain.runs.board_feed import BoardFeed
 from sparktrain.runs.locate import RunLocation
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 from sparktrain.store.localfs import LocalStore
-from sparktrain.threads import spawn
 
 STOPS_S = 1.0
 """Interval at which a run looks for what users ask it to stop, in a folder."""
@@ -45,8 +43,10 @@ def served_board(run: AttachedRun, engine: Engine, display: Display) -> Iterator
     address = engine.address()
     store = run.definition.store
     layout = run.definition.layout
-    feed = BoardFeed(RunLocation(store, layout), SystemClock())
-    with Board.start(store, layout.path, bind=address.bind, host=address.in_browsers, feed=feed.follow) as board:
+    feed = from_wing("BoardFeed")(RunLocation(store, layout), SystemClock())
+    with from_wing("Board").start(
+        store, layout.path, bind=address.bind, host=address.in_browsers, feed=feed.follow
+    ) as board:
         display.print_line(f"{layout.path}: TensorBoard: {board.url}")
         # A driver in a container of YARN prints into the log of the container: `sparktrain submit` reads the URL here.
         with announced(store, layout, board.url):
@@ -70,7 +70,9 @@ def served_page(run: AttachedRun, agents: AgentPool, display: Display) -> Iterat
 
     address = agents.engine.address()
     # A process of its own reads the run directory for the page, so that browsers cost the driver nothing.
-    with LivePage.start(definition.where, bind=address.bind, host=address.in_browsers, on_stop=stop) as page:
+    with from_wing("LivePage").start(
+        definition.where, bind=address.bind, host=address.in_browsers, on_stop=stop
+    ) as page:
         display.print_line(f"{definition.layout.path}: page: {page.url}")
         yield
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from sparktrain import formatting
-from sparktrain.boundary import is_interrupt, message_of, trace_of
-from sparktrain.clock import Clock
+from sparktrain.base import formatting
+from sparktrain.base.boundary import is_interrupt, message_of, trace_of
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import TrialId
+from sparktrain.base.threads import spawn
 from sparktrain.errors import SamplerError, SparktrainError
-from sparktrain.ids import TrialId
 from sparktrain.search.sampler import NO_ANSWER, AnsweringSampler, Observation, Reply, Sampler, Suggestion
-from sparktrain.threads import spawn
 
 T = TypeVar("T")
 CALL_TIMEOUT_S = 1800.0

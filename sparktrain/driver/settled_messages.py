@@ -3,9 +3,9 @@
 from collections import deque
 from typing import NamedTuple
 
+from sparktrain.base.ids import AgentId
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
-from sparktrain.ids import AgentId
 
 
 class _Mark(NamedTuple):

@@ -5,14 +5,14 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, Member
+from sparktrain.base.threads import aside
 from sparktrain.errors import ProtocolError, SparktrainError
-from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.rundir.event_files import clear_growing, open_growing
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store, WriteStream
-from sparktrain.threads import aside
 
 SETTLE_TIMEOUT_S = 60.0
 """How long the end of a run waits for uploads that make no progress."""

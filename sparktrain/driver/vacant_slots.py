@@ -4,8 +4,8 @@ resubmits them."""
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sparktrain.backoff import Backoff
-from sparktrain.clock import Clock
+from sparktrain.base.backoff import Backoff
+from sparktrain.base.clock import Clock
 from sparktrain.driver.engines.engine import AgentBatch
 
 PAUSE_S = 15.0

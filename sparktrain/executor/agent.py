@@ -24,8 +24,10 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 
-from sparktrain.backoff import Backoff
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.backoff import Backoff
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.ids import AgentId, Member, RunId
+from sparktrain.base.threads import spawn
 from sparktrain.errors import BugError, InfraError, ProtocolError
 from sparktrain.executor.cluster_dialer import ClusterDialer
 from sparktrain.executor.code import keep
@@ -39,7 +41,6 @@ from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.workbench import Workbench
 from sparktrain.executor.zygote_process import ZygoteLostError, resource_limits, scratch_root
-from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
@@ -48,7 +49,6 @@ from sparktrain.state.liveness import Lease
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held, tidy
-from sparktrain.threads import spawn
 
 ATTEMPT_S = 15.0
 """How long one attempt to reach the coordinator again may take."""

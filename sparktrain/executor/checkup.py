@@ -15,12 +15,13 @@ from typing import Any
 import psutil
 from msgspec.structs import replace
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.ids import AgentId
+from sparktrain.base.threads import aside
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import ProtocolError, SparktrainError
 from sparktrain.executor.spark_task import Placement, placement, spark_version
 from sparktrain.executor.zygote_process import scratch_root
-from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.checkup_report import (
     CLOCK,
@@ -40,7 +41,6 @@ from sparktrain.state.topology import MemberAddress
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
-from sparktrain.threads import aside
 
 VISIT_S = 30.0
 """How long a visit to the coordinator may take, once a slot has reached it."""

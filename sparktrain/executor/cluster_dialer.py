@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import aside
 from sparktrain.executor.coordinator_process import CoordinatorProcess
 from sparktrain.executor.own_address import executor_hosts
 from sparktrain.executor.spark_task import Placement
@@ -33,7 +34,6 @@ from sparktrain.rundir.coordinator_folder import (
 )
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.url import open_store
-from sparktrain.threads import aside
 
 LOOK_S = 0.25
 """Interval at which an agent without a coordinator looks into the run directory."""

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from sparktrain import process_tree
-from sparktrain.clock import Clock
+from sparktrain.base import process_tree
+from sparktrain.base.clock import Clock
 
 TERM_GRACE_S = 30.0
 """How long an agent stays after SIGTERM: as long as Kubernetes waits before SIGKILL by default."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.executor.notice_probe import NoticeProbe
 
 

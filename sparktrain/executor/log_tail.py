@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.executor.left_files import open_regular
 from sparktrain.executor.log_noise import NoiseFilter, without_noise
 

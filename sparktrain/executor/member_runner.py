@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from sparktrain import process_tree
-from sparktrain.clock import Clock
+from sparktrain.base import process_tree
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, Member, Rank
 from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.exit_causes import SEARCHED_LINES, classify
 from sparktrain.executor.live_events import LiveEvents
@@ -35,7 +36,6 @@ from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.upload_queue import Storing, Uploader
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError
-from sparktrain.ids import AgentId, Member, Rank
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.layout import STEPS

@@ -9,14 +9,14 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from sparktrain.base.ids import RunId, TrialId
+from sparktrain.base.threads import aside, spawn
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.store.folder_removal import discard
 from sparktrain.store.held_folders import held, tidy
-from sparktrain.threads import aside, spawn
 
 SHARED_MEMORY = "/dev/shm"
 HELD_S = 600.0

@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 
 NOTICE_S = 2.0
 """Interval between two looks."""

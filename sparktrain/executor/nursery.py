@@ -16,8 +16,8 @@ from typing import NoReturn
 
 import msgspec
 
-from sparktrain import process_tree
-from sparktrain.clock import Clock, SystemClock, pause
+from sparktrain.base import process_tree
+from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.executor.agent import attend
 from sparktrain.executor.spark_task import local_placement
 from sparktrain.protocol import nursery_messages as m

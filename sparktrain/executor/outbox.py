@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Member
 from sparktrain.executor.message_limits import fitting
-from sparktrain.ids import Member
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.codec import encode
 

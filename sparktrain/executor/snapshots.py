@@ -13,10 +13,11 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.base.backoff import Backoff, RetryBudget
+from sparktrain.base.ids import AgentId, Member, RunId
+from sparktrain.base.threads import aside, spawn
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError, ProtocolError, SparktrainError
-from sparktrain.ids import AgentId, Member, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.checkpoints import Draft, commit, fetch, write, write_part
@@ -26,7 +27,6 @@ from sparktrain.state.checkpoint_parts import StoredPart
 from sparktrain.store.base import Store
 from sparktrain.store.folder_removal import discard, remove
 from sparktrain.store.url import open_store
-from sparktrain.threads import aside, spawn
 
 T = TypeVar("T")
 PartNews = m.CommitParts | m.GiveUpPart | m.AckCheckpoint

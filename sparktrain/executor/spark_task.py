@@ -7,13 +7,13 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
-from sparktrain import process_tree
+from sparktrain.base import process_tree
+from sparktrain.base.ids import SparkTask
 from sparktrain.config.connect_server import ConnectOperation, operation_in
 from sparktrain.config.environment import KERAS_BACKEND, keras_backend
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import Device, devices
 from sparktrain.executor.own_address import executor_hosts
-from sparktrain.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
 
 _TAGS = "spark.job.tags"

@@ -12,8 +12,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.executor.left_files import find, open_regular
-from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 
 Chunks = Callable[[], AsyncIterator[bytes]]

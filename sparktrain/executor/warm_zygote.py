@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.errors import InfraError
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError, ZygoteProcess
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.executor.member_runner import MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.outbox import Outbox, Post
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.upload_queue import Chunks, Uploader
-from sparktrain.ids import AgentId, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.transport import Dialer, LinkClosedError

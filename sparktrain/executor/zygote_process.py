@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sparktrain import process_tree
+from sparktrain.base import process_tree
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.log_tail import tail_lines
 from sparktrain.protocol import pipe_messages as m

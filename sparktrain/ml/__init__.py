@@ -21,7 +21,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sparktrain.ml' has no attribute {name!r}")
     from importlib import import_module
 
-    from sparktrain.optional_packages import require_spark
+    from sparktrain.base.optional_packages import require_spark
 
     require_spark(f"sparktrain.ml.{name}")
     return getattr(import_module(f"sparktrain.ml.{_HOMES[name]}"), name)

@@ -9,7 +9,7 @@ from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
 from sparktrain.api import launch, run
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.ml.fit_data import columns_of, datasets
 from sparktrain.ml.keras_model import KerasModel, fitted
 from sparktrain.ml.stage_files import StageReader, StageWriter, check_class

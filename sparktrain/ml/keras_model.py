@@ -12,13 +12,13 @@ from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import ArrayType, NumericType
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import DataError, FunctionError, MissingFileError, SpecError
+from sparktrain.ml.prediction import predict
 from sparktrain.ml.stage_files import StageReader, StageWriter, check_class
 from sparktrain.ml.stage_params import KerasModelParams, ModelParams
-from sparktrain.prediction import predict
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store

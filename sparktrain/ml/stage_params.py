@@ -5,9 +5,9 @@ from typing import Any, Self, TypedDict
 from pyspark.ml.param import TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol, HasPredictionCol
 
+from sparktrain.cluster.dataframes.ml_params import StageParams, stage_param
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.config.store_address import DEFAULT_DIR
-from sparktrain.dataframes.ml_params import StageParams, stage_param
 from sparktrain.errors import SpecError
 from sparktrain.ml import param_rules
 

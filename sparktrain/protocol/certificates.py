@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 
 VALID_DAYS = 30.0

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct, json, to_builtins
 
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 
 CLOCK = "clock"
 """Key of `MemberShared` that asks for the coordinator's time, and of `PeerShared`, which has it as text."""

@@ -24,10 +24,10 @@ from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from typing import Any, NamedTuple
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.protocol.splice import Splice
 from sparktrain.store.held_folders import HeldFolder, hold, tidy
-from sparktrain.threads import spawn
 
 STRANGERS = 64
 """Limit of peers at a time that the server has not authenticated."""

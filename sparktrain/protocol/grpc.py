@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-from sparktrain.backoff import Backoff
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.backoff import Backoff
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import aside
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import codec
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
@@ -49,7 +50,6 @@ from sparktrain.protocol.transport import (
     race,
     serve,
 )
-from sparktrain.threads import aside
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ its `Join` opened, and an `AgentId` lives only once.
 
 from msgspec import Struct
 
+from sparktrain.base.ids import AgentId, Member, RunId, SparkTask
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.ids import AgentId, Member, RunId, SparkTask
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.member_call import MemberCall
 from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase

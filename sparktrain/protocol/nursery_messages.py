@@ -4,7 +4,7 @@ driver <-- FromNursery -- nursery
 driver --- ToNursery ---> nursery
 """
 
-from sparktrain.ids import SparkTask
+from sparktrain.base.ids import SparkTask
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.state.message import Message
 

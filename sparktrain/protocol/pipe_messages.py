@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from sparktrain.ids import Member
+from sparktrain.base.ids import Member
 from sparktrain.protocol.feed_messages import FeedAddress
 from sparktrain.protocol.member_call import MemberCall
 from sparktrain.state.agent_messages import (

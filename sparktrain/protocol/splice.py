@@ -7,7 +7,7 @@ import socket
 from contextlib import suppress
 from typing import Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 
 LINGER_S = 10.0
 """How long a peer may still receive, and close its end, once the server has closed its own."""

@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from typing import NamedTuple
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.protocol.gate import network_of
 
 PRECEDENCE_S = 0.25

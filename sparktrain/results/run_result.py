@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
+from sparktrain.base.wings import from_wing
 from sparktrain.display import gang_text
 from sparktrain.display.run_outcome import failure_lines, outcome_lines
 from sparktrain.errors import MissingFileError, RunFailedError, RunLostError, RunStoppedError
-from sparktrain.notebook import cards
 from sparktrain.results.sweep_result import ResultReading, trial_frame
 from sparktrain.runs.failure_table import log_of
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome, SweepStatus
@@ -56,7 +56,7 @@ class RunResult(ResultReading, GangOutcome):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return cards.run_html(self)
+        return str(from_wing("run_html")(self))
 
 
 class RunEnd(GangOutcome):

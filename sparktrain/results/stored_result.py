@@ -3,8 +3,8 @@
 from dataclasses import replace
 from os import PathLike
 
-from sparktrain.boundary import users_call
-from sparktrain.clock import SystemClock
+from sparktrain.base.boundary import users_call
+from sparktrain.base.clock import SystemClock
 from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult, directory_of, sweep_result
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, run_in

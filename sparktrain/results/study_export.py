@@ -8,10 +8,10 @@ from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.base.ids import CHIEF
 from sparktrain.config.distribution import TAIL, Distribution
 from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.errors import SpecError
-from sparktrain.ids import CHIEF
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.runs.run_files import RunFiles

@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
+from sparktrain.base.optional_packages import require
+from sparktrain.base.wings import from_wing
 from sparktrain.config.objectives import constraints as as_constraints
 from sparktrain.config.objectives import objectives as as_objectives
 from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
 from sparktrain.display import trial_table
 from sparktrain.errors import MissingFileError, NoBestTrialError, SpecError
-from sparktrain.notebook import cards
-from sparktrain.optional_packages import require
 from sparktrain.results.study_export import study_of
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.failure_table import failure_frame, no_best
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from optuna.study import Study
 
-    from sparktrain.notebook.result_plots import ResultPlots
+    from sparktrain.views.notebook.result_plots import ResultPlots
 
 
 class ResultReading:
@@ -84,9 +84,7 @@ class ResultReading:
         Blocks on the store. Raises SpecError for a file that cannot be written or a result without a directory,
         RunDirectoryError when nothing of the run can be read, and OSError when the store fails.
         """
-        from sparktrain.report.writing import write_report
-
-        return write_report([self._stored().directory], path)
+        return Path(from_wing("write_report")([self._stored().directory], path))
 
     @users_call
     def failures(self) -> "pd.DataFrame":
@@ -105,9 +103,7 @@ class ResultReading:
         In a notebook `result.plot.history()` at the end of a cell shows a drawing. For figures to zoom or to change,
         pass `to_study()` to `optuna.visualization`. See docs/notebooks.md.
         """
-        from sparktrain.notebook.result_plots import ResultPlots
-
-        return ResultPlots(self._outcome.name, self._outcome.directory)
+        return from_wing("ResultPlots")(self._outcome.name, self._outcome.directory)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -222,7 +218,7 @@ class SweepResult(ResultReading, SweepOutcome):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return cards.sweep_html(self)
+        return str(from_wing("sweep_html")(self))
 
 
 def sweep_result(outcome: SweepOutcome) -> SweepResult:

@@ -6,8 +6,8 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Generation, RunId, TrialId
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.rundir.checkpoints import VERSION, manifest_of
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint

@@ -26,8 +26,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoint_path import within
 from sparktrain.rundir.layout import CheckpointLayout, RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint

@@ -2,7 +2,7 @@
 
 import errno
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.store.base import PIECE_BYTES, Store, WriteStream
 
 FLUSH_S = 5.0

@@ -5,8 +5,8 @@ from typing import ClassVar, NamedTuple
 
 from msgspec import Struct
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.store.base import path_problem
 
 _LONGEST_NAME_BYTES = 200

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.ids import TrialId
 from sparktrain.config.replication import Replication
-from sparktrain.ids import TrialId
 from sparktrain.runs.flat_params import flat
 from sparktrain.runs.result_card import card_html
 from sparktrain.runs.trial_result import TrialResult

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Member
+from sparktrain.base.model_kinds import named_kind
 from sparktrain.errors import RunDirectoryError, SpecError
-from sparktrain.ids import Member
-from sparktrain.model_kinds import named_kind
 from sparktrain.rundir.layout import ExportedModel, MemberLayout, RunLayout
 from sparktrain.store.base import Store
 from sparktrain.store.held_folders import hold

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.optional_packages import require
 from sparktrain.config.objectives import Constraint
-from sparktrain.optional_packages import require
 from sparktrain.runs.sweep_outcome import SweepOutcome, names
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 from sparktrain.state.outcome import Failure

@@ -4,8 +4,8 @@ The time in it, of another clock, counts for nothing. What counts is the age of 
 how long this process has seen no newer one.
 """
 
-from sparktrain.clock import Clock
-from sparktrain.process_tree import process_state
+from sparktrain.base.clock import Clock
+from sparktrain.base.process_tree import process_state
 from sparktrain.rundir.coordinator_folder import newest_heartbeat, this_home
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.layout import RunLayout

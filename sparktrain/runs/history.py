@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-from sparktrain import formatting
-from sparktrain.clock import SystemClock, time_of_day
+from sparktrain.base import formatting
+from sparktrain.base.clock import SystemClock, time_of_day
+from sparktrain.base.ids import TrialId
 from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError
-from sparktrain.ids import TrialId
 from sparktrain.rundir.journal import reader, writer
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
+from sparktrain.base.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.store.base import PIECE_BYTES, Store

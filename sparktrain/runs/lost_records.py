@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.errors import JournalCorruptError, SpecError
-from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.results_json import from_json
 from sparktrain.runs.sweep_outcome import SweepOutcome

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 
 LONGEST_VALUE = 400
 MOST_VALUES = 60

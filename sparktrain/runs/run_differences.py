@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.sampler_names import shown_name
 from sparktrain.config.stoppers import rule_text
 from sparktrain.errors import RunDirectoryError

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from sparktrain.base.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
+from sparktrain.base.optional_packages import require
 from sparktrain.errors import MissingFileError
-from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
-from sparktrain.optional_packages import require
 from sparktrain.rundir.metric_log import block_paths, read_parts
 from sparktrain.runs.additions.trial_labels import LabelKind, add_label
 from sparktrain.runs.exported_model import KERAS, find_model, load_other, local_copy, newest_process

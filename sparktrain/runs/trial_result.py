@@ -4,12 +4,12 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from sparktrain import formatting
-from sparktrain.boundary import users_call
+from sparktrain.base import formatting
+from sparktrain.base.boundary import users_call
+from sparktrain.base.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import MissingFileError
-from sparktrain.ids import CHIEF, Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.exported_model import find_model, newest_process
 from sparktrain.runs.flat_params import flat

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.ids import TrialId
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import TrialId
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.trial_labels import TrialLabels

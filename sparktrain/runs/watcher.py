@@ -4,7 +4,7 @@ import os
 import socket
 from collections.abc import Mapping
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.cluster.yarn_container import this_user
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import RunDirectoryError

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search.cma_source import CmaSource
 from sparktrain.search.exhaustive_samplers import cases_left
 from sparktrain.search.optuna_import import import_optuna

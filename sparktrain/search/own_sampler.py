@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, cast
 
-from sparktrain.boundary import is_interrupt, message_of
+from sparktrain.base.boundary import is_interrupt, message_of
 from sparktrain.config.param_values import check_name, described, plain, type_name
 from sparktrain.config.quantities import count as integer
 from sparktrain.errors import SpecError

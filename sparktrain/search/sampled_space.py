@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
 from sparktrain.config.distribution import Distribution, choice, drawn
 from sparktrain.config.param_values import described, plain, shown, value_list
 from sparktrain.errors import SpecError

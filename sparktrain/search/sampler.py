@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 
 
 class ObservedStatus(StrEnum):

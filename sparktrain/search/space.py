@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, cast
 
-from sparktrain.boundary import is_interrupt, message_of, users_call
+from sparktrain.base.boundary import is_interrupt, message_of, users_call
 from sparktrain.config.distribution import Distribution
 from sparktrain.config.param_values import check_equal_lengths, check_name, described, plain, shown, value_list
 from sparktrain.errors import SpecError

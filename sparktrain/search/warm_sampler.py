@@ -4,10 +4,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import Distribution
 from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search.grid import MAX_TRIALS
 from sparktrain.search.optuna_space import param_of, value_of
 from sparktrain.search.sampled_space import Leaf, SampledSpace, as_choices

@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'sparktrain.sklearn' has no attribute {name!r}")
     from importlib import import_module
 
-    from sparktrain.optional_packages import require
+    from sparktrain.base.optional_packages import require
 
     require("sklearn", f"sparktrain.sklearn.{name}")
     return getattr(import_module(f"sparktrain.sklearn.{_HOMES[name]}"), name)

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.replication import Replication
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.sklearn.candidates import Codes

@@ -21,7 +21,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.metadata_routing import get_routing_for_object, process_routing
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.param_values import described
 from sparktrain.datasets.shared_objects import ObjectIndex, object_in
 from sparktrain.sklearn.candidates import Codes

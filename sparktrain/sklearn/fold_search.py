@@ -17,9 +17,9 @@ import numpy as np
 import sklearn
 from sklearn.exceptions import FitFailedWarning
 
-from sparktrain import formatting
 from sparktrain.api import Pool, agents_of, check_agents_of, held_agents, refit_on, sweep_on
-from sparktrain.boundary import users_call
+from sparktrain.base import formatting
+from sparktrain.base.boundary import users_call
 from sparktrain.config.call_arguments import FoldSearchArguments
 from sparktrain.config.call_option import documented_by, options_in, settled
 from sparktrain.config.data_sources import TableSource

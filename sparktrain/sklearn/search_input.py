@@ -12,12 +12,12 @@ from sklearn.metrics import check_scoring, get_scorer_names
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, check_cv
 from sklearn.utils import indexable
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.optional_packages import require
 from sparktrain.config.data_sources import is_frame
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.config.replication import MOST_REPLICAS
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require
 from sparktrain.sklearn.candidates import Codes
 from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData, routed_params
 from sparktrain.sklearn.fold_growth import FitRows

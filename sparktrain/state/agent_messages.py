@@ -6,7 +6,7 @@ transports, the driver and agents need.
 
 from msgspec import Struct, field
 
-from sparktrain.ids import Member, Rank, RunId
+from sparktrain.base.ids import Member, Rank, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import StoredPart
 from sparktrain.state.gangs.stragglers import StepTimes

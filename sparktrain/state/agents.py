@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain, islice
 
-from sparktrain.ids import AgentId, Member, RunId
+from sparktrain.base.ids import AgentId, Member, RunId
 from sparktrain.state import agent_messages as m
 from sparktrain.state.liveness import Leases
 from sparktrain.state.transitions import check_move

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from sparktrain.ids import Generation
+from sparktrain.base.ids import Generation
 from sparktrain.state.outcome import Failure, FailureKind
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from sparktrain.ids import CHIEF, Rank
+from sparktrain.base.ids import CHIEF, Rank
 
 
 class Shard(Struct, frozen=True, omit_defaults=True):

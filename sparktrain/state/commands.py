@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.state.agent_messages import StateOutput
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.memory_snapshots import MemoryBase

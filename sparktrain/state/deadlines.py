@@ -1,7 +1,7 @@
 """A gang's deadlines: members that have not joined, and members without progress. Pure."""
 
+from sparktrain.base.ids import Rank
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import Rank
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_progress import Pace
 from sparktrain.state.outcome import Failure, FailureKind

@@ -4,10 +4,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from sparktrain.base.ids import AgentId, Member, RunId, TrialId
 from sparktrain.config.distribution import Distribution
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state.agent_messages import HeldMember, StateInput
 from sparktrain.state.ending import Ending
 from sparktrain.state.outcome import Loss

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.state.events import RunLimits
 from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
 from sparktrain.state.trial import Trial, TrialStatus

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.state.agents import AgentState
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import Trial

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from sparktrain.ids import AgentId
+from sparktrain.base.ids import AgentId
 
 SLEPT_S = 6.0
 """The coordinator looks at leases ten times a second. After so long without a look, it was itself suspended

@@ -9,7 +9,7 @@ event or its new agents concern draws its own conclusions. With one run, that ha
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sparktrain.ids import AgentId, RunId
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, Generation, TrialId
+from sparktrain.base.ids import AgentId, Generation, TrialId
 from sparktrain.state.agents import AgentState
 from sparktrain.state.checkpoint_history import Checkpoint
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
+from sparktrain.base.ids import AgentId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sparktrain.ids import Generation, TrialId
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.outcome import Failure, Outcome, Report, Restart

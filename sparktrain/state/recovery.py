@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from sparktrain.base.ids import RunId, TrialId
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import RunId, TrialId
 from sparktrain.state import records as fact
 from sparktrain.state.checkpoint_history import CheckpointHistory
 from sparktrain.state.ending import Ending

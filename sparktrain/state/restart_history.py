@@ -3,7 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktrain.ids import Generation, Member
+from sparktrain.base.ids import Generation, Member
 from sparktrain.state.outcome import Restart
 
 

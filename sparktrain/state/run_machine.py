@@ -15,7 +15,7 @@ gang, a hang, a trial's timeout, the 15 s in which a stopped member must have en
 
 from msgspec.structs import replace
 
-from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank
+from sparktrain.base.ids import CHIEF, AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktrain.ids import Rank, RunId, TrialId
+from sparktrain.base.ids import Rank, RunId, TrialId
 from sparktrain.state import records as fact
 from sparktrain.state.agents import AgentState
 from sparktrain.state.cases.case_end import CaseEnd

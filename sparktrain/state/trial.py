@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktrain.ids import Generation, TrialId
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.gangs.stragglers import GangTimes
 from sparktrain.state.outcome import Failure, Outcome, Report, Restart

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import Clock
+from sparktrain.base.backoff import Backoff, RetryBudget
+from sparktrain.base.clock import Clock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 
 _FIRST_PAUSE_S = 0.1

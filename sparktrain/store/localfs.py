@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
 from sparktrain.store import local_folder

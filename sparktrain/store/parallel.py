@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from sparktrain.threads import spawn
+from sparktrain.base.threads import spawn
 
 T = TypeVar("T")
 R = TypeVar("R")

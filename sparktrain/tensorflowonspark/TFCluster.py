@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sparktrain.api import agents_of
-from sparktrain.board.board import Board
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
+from sparktrain.base.nesting import check_not_nested
 from sparktrain.config.data_sources import PushedSource
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
@@ -19,7 +19,6 @@ from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import RunStoppedError, SpecError
-from sparktrain.nesting import check_not_nested
 from sparktrain.search.space import single
 from sparktrain.store.url import open_store
 from sparktrain.tensorflowonspark.feed_rows import NO_STREAMING, check_rows, rows_of
@@ -29,6 +28,7 @@ from sparktrain.tensorflowonspark.node_handle import NOT_FED
 from sparktrain.tensorflowonspark.paths import absolute_path
 from sparktrain.tensorflowonspark.places import files_of, place_of
 from sparktrain.tensorflowonspark.single_warnings import warn_once
+from sparktrain.views.board.board import Board
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -119,7 +119,7 @@ class TFCluster:
         if ticket is None:
             self._run.result()
             raise SpecError("cluster.inference() comes after the members have returned: start another cluster")
-        from sparktrain.dataframes.answered_feed import infer_rdd_task
+        from sparktrain.cluster.dataframes.answered_feed import infer_rdd_task
 
         answered: RDD[Any] = rows.mapPartitions(partial(infer_rdd_task, ticket=ticket, directory=feed.directory))
         return answered

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.api import Pool, launch
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
 from sparktrain.config.param_values import described
 from sparktrain.driver.engines.local_engine import LocalMachine
 from sparktrain.errors import ResourceError, RunFailedError, RunLostError, SpecError

@@ -23,7 +23,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "pipeline":
-        from sparktrain.optional_packages import require_spark
+        from sparktrain.base.optional_packages import require_spark
 
         require_spark("tensorflowonspark.pipeline")
     return import_module(f"{__name__}.{name}")

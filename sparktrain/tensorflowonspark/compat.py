@@ -14,7 +14,7 @@ def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> N
     """
     if not is_chief:
         return
-    from sparktrain.inference.saved_model_export import export
+    from sparktrain.ml.inference.saved_model_export import export
 
     export(model, export_dir)
 

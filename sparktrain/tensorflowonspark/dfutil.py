@@ -6,8 +6,8 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from sparktrain.dataframes.example_columns import columns_of_examples
-from sparktrain.dataframes.record_files import load_records, save_records
+from sparktrain.cluster.dataframes.example_columns import columns_of_examples
+from sparktrain.cluster.dataframes.record_files import load_records, save_records
 from sparktrain.datasets.example_encoder import encoded_examples
 from sparktrain.datasets.tf_examples import features_of
 from sparktrain.errors import DataError

@@ -8,8 +8,8 @@ import sys
 from importlib.machinery import PathFinder
 from types import ModuleType
 
+from sparktrain.base.patched_imports import ImportHook
 from sparktrain.errors import SpecError
-from sparktrain.patched_imports import ImportHook
 from sparktrain.tensorflowonspark import gone
 from sparktrain.usercode.module_aliases import add_alias
 

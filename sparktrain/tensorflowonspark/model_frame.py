@@ -10,12 +10,12 @@ from msgspec import Struct
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.datasets.spark_names import map_in_arrow
 from sparktrain.errors import SpecError
-from sparktrain.inference.feeds import ColumnTable, feeds_of
-from sparktrain.inference.model_file import SUFFIX
-from sparktrain.inference.saved_model_files import saved_model_at
-from sparktrain.inference.saved_model_signature import graphs_in, signature_of
-from sparktrain.inference.saved_model_task import SavedModelTask, check_new_names, column_type, predict_saved
-from sparktrain.prediction import predict
+from sparktrain.ml.inference.feeds import ColumnTable, feeds_of
+from sparktrain.ml.inference.model_file import SUFFIX
+from sparktrain.ml.inference.saved_model_files import saved_model_at
+from sparktrain.ml.inference.saved_model_signature import graphs_in, signature_of
+from sparktrain.ml.inference.saved_model_task import SavedModelTask, check_new_names, column_type, predict_saved
+from sparktrain.ml.prediction import predict
 
 SUBJECT = "the DataFrame"
 

@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from sparktrain.patched_imports import patch_when_imported
+from sparktrain.base.patched_imports import patch_when_imported
 
 
 def accept() -> None:

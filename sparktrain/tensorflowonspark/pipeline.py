@@ -9,9 +9,9 @@ from pyspark.ml import Estimator, Model
 from pyspark.ml.param import TypeConverters
 from pyspark.sql import DataFrame
 
-from sparktrain.boundary import users_call
+from sparktrain.base.boundary import users_call
+from sparktrain.cluster.dataframes.ml_params import stage_param
 from sparktrain.config.param_values import did_you_mean
-from sparktrain.dataframes.ml_params import stage_param
 from sparktrain.errors import DataError, SpecError
 from sparktrain.tensorflowonspark.map_functions import check_map_function
 from sparktrain.tensorflowonspark.paths import LOCAL, default_fs, path_for

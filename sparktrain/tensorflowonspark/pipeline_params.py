@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.ml.param import TypeConverters
 
+from sparktrain.cluster.dataframes.ml_params import StageParams, stage_param
 from sparktrain.config.param_values import described
-from sparktrain.dataframes.ml_params import StageParams, stage_param
 from sparktrain.errors import SpecError
 
 TENSORFLOW = 0

@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from sparktrain import deferred_wrappers, process_tree
+from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.testing.function_check import CheckReport, CheckRequest, FunctionCheck
 
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from sparktrain import process_tree
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base import process_tree
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.testing.function_check import CRASHED, TIMEOUT, CheckAnswer, CheckEnd, CheckReport, CheckRequest
 
 START_S = 120.0

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from sparktrain import nesting
-from sparktrain.boundary import users_call
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base import nesting
+from sparktrain.base.boundary import users_call
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.config import gang_spec as gangs
 from sparktrain.config.data_sources import sources_of
 from sparktrain.config.environment import variables

@@ -17,14 +17,14 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import write_data
 from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import CheckpointStorer
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.protocol.member_call import MemberCall

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress

@@ -12,7 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
 
 _MOST_TRIALS = 30

@@ -4,8 +4,8 @@ import os
 import socket
 import sys
 
-from sparktrain.clock import SystemClock
-from sparktrain.nesting import enter_member
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.nesting import enter_member
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.training.member import run_member

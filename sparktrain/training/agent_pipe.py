@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
@@ -24,7 +25,6 @@ from sparktrain.state.agent_messages import (
     RingJoined,
 )
 from sparktrain.state.topology import MemberAddress
-from sparktrain.threads import spawn
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome
 from sparktrain.training import failure
 from sparktrain.training.collectives.ring_errors import MovedAway

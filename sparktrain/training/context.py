@@ -8,11 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.optional_packages import require, require_tensorflow
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
 from sparktrain.rundir.layout import STEPS
 from sparktrain.state.outcome import Report

@@ -18,8 +18,8 @@ from uuid import uuid4
 import cloudpickle
 import msgspec
 
+from sparktrain.base.model_kinds import named_kind
 from sparktrain.errors import SpecError
-from sparktrain.model_kinds import named_kind
 from sparktrain.rundir.layout import EXPORTED, MODEL, ExportedModel
 from sparktrain.store.folder_removal import remove
 

@@ -4,8 +4,8 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from sparktrain.clock import pause
-from sparktrain.threads import spawn
+from sparktrain.base.clock import pause
+from sparktrain.base.threads import spawn
 
 COMMAND = ("nvidia-smi", "--query-gpu=clocks_throttle_reasons.active", "--format=csv,noheader", "--id")
 TIMEOUT_S = 20.0

@@ -3,7 +3,7 @@
 Without a wait, a loop that looks right after its report would train a whole step more before it sees the decision.
 """
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.training.agent_pipe import Wire
 
 LEAST_S = 0.02

@@ -3,9 +3,9 @@
 import importlib
 from typing import Any
 
+from sparktrain.base.model_kinds import named_kind
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
-from sparktrain.model_kinds import named_kind
 from sparktrain.training.frameworks.imported import owner
 
 

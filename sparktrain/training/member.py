@@ -11,7 +11,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import runs_everywhere
 from sparktrain.errors import FormError, ProtocolError

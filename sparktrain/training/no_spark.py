@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import NoReturn
 
+from sparktrain.base.patched_imports import ImportHook, patching
 from sparktrain.errors import SessionError
-from sparktrain.patched_imports import ImportHook, patching
 
 _GATEWAY = "pyspark.java_gateway"
 _STARTER = "launch_gateway"

@@ -13,12 +13,12 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import NoReturn
 
-from sparktrain import process_tree
+from sparktrain.base import process_tree
+from sparktrain.base.threads import spawn
 from sparktrain.config.gang_spec import Role
 from sparktrain.protocol.pipe_messages import Assignment
 from sparktrain.rundir.newest_step import newest_step
 from sparktrain.state.topology import Formation
-from sparktrain.threads import spawn
 from sparktrain.training import no_spark
 from sparktrain.training.frameworks.imported import ALL, imported
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import cloudpickle
 
-from sparktrain.patched_imports import patch_when_imported
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.protocol import sent_script
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.rundir.newest_step import newest_step
 from sparktrain.training.collectives.ring import Ring
 

@@ -26,8 +26,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from sparktrain import deferred_wrappers, process_tree
-from sparktrain.clock import Clock, pause
+from sparktrain.base import deferred_wrappers, process_tree
+from sparktrain.base.clock import Clock, pause
 from sparktrain.protocol import codec
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe

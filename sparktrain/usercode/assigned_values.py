@@ -16,7 +16,7 @@ from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from sparktrain.ipython_shell import ipython_shell
+from sparktrain.base.ipython_shell import ipython_shell
 from sparktrain.protocol.settings.held_state import Assigned, state_of
 from sparktrain.protocol.settings.script_settings import LIBRARIES, Values
 from sparktrain.usercode.imports import MAIN, NEVER_SENT, Sources

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from sparktrain.base.nesting import importing
 from sparktrain.config.param_values import CONTEXT_NAME, described, did_you_mean, shown
 from sparktrain.errors import FunctionError, NestedCallError
-from sparktrain.nesting import importing
 from sparktrain.usercode.closure import describe
 from sparktrain.usercode.imports import NEVER_SENT, is_local, plain_function_of
 from sparktrain.usercode.preload import SAFE

@@ -9,7 +9,7 @@ from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
-from sparktrain.ipython_shell import ipython_shell
+from sparktrain.base.ipython_shell import ipython_shell
 from sparktrain.protocol.code_origins import MOST_LEFT, NAME, Origins, Source, encode
 from sparktrain.usercode.imports import NEVER_LOCAL, find_local, is_local
 from sparktrain.usercode.module_zip import EPOCH

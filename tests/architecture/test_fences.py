@@ -129,12 +129,14 @@ PROGRAMS = (
     "sparktrain/__main__.py",
     "sparktrain/driver/clustered/application_main.py",
     "sparktrain/training/__main__.py",
-    "sparktrain/inference/__main__.py",
+    "sparktrain/ml/inference/__main__.py",
     "sparktrain/tensorflowonspark/__main__.py",
     "sparktrain/torch/__main__.py",
 )
 FENCES = [
-    Fence("only clock.py reads time", imports_of("time"), "from time import sleep", but_not=("sparktrain/clock.py",)),
+    Fence(
+        "only clock.py reads time", imports_of("time"), "from time import sleep", but_not=("sparktrain/base/clock.py",)
+    ),
     Fence(
         "pure packages have no thread, socket or process",
         imports_of("threading", "socket", "subprocess", "multiprocessing", "concurrent", "asyncio"),
@@ -146,7 +148,7 @@ FENCES = [
         uses_of("os.environ", "os.environb", "os.getenv", "os.putenv"),
         "import os\nhome = os.environ['HOME']",
         but_not=(
-            "sparktrain/board/board.py",
+            "sparktrain/views/board/board.py",
             "sparktrain/cli/common.py",
             "sparktrain/cluster/yarn_container.py",
             "sparktrain/cluster/jvm.py",
@@ -158,20 +160,20 @@ FENCES = [
             "sparktrain/driver/engines/nursery_process.py",
             "sparktrain/cluster/spark_master.py",
             "sparktrain/cluster/spark_session.py",
-            "sparktrain/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
+            "sparktrain/base/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
             "sparktrain/executor/log_noise.py",  # TF_CPP_MIN_LOG_LEVEL, by which users choose what is logged
             "sparktrain/executor/nursery.py",
             "sparktrain/executor/spark_task.py",  # the backend of Keras that trials inherit
             "sparktrain/executor/zygote_process.py",
-            "sparktrain/inference/backend_setup.py",  # before the import of Keras, which reads its backend there
-            "sparktrain/nesting.py",
+            "sparktrain/ml/inference/backend_setup.py",  # before the import of Keras, which reads its backend there
+            "sparktrain/base/nesting.py",
             "sparktrain/protocol/grpc_without_fork_handlers.py",  # for the import of gRPC alone
             "sparktrain/protocol/settings/import_paths.py",  # PYTHONPATH, which is no setting of the script
             "sparktrain/store/hadoop/hadoop_conf.py",
             "sparktrain/store/hadoop/token_file.py",
-            "sparktrain/webserve/server_process.py",
+            "sparktrain/views/webserve/server_process.py",
             "sparktrain/testing/",
-            "sparktrain/tracking/notice.py",  # a command of the user gets it, with the notice
+            "sparktrain/driver/tracking/notice.py",  # a command of the user gets it, with the notice
             "sparktrain/training/",
             "sparktrain/usercode/environment_copy.py",  # what must not be sent
             "sparktrain/usercode/import_cache.py",

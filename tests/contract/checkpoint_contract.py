@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import Generation
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation
 from sparktrain.rundir.checkpoints import THREADS, collect_garbage, delete, fetch, left_over, listed, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory

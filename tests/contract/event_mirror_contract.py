@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.board.event_mirror import EventMirror
 from sparktrain.rundir.event_files import FLUSH_S, open_growing
 from sparktrain.store.base import Store
+from sparktrain.views.board.event_mirror import EventMirror
 from tests.unit.clocks import InstantClock
 
 FOLDER = "run/trials/0003/generation-1/rank-0"

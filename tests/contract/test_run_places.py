@@ -14,9 +14,9 @@ import fsspec
 import pyarrow as pa
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.display.status_view import state_words
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoints import Draft, collect_garbage, fetch, write
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.run_claim import tracked_id

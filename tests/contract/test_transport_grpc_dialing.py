@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import DriverUnreachableError
 from sparktrain.protocol.grpc import GrpcDialer, GrpcListener
 from sparktrain.protocol.grpc_without_fork_handlers import aio, grpc

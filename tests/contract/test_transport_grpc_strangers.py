@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.protocol.certificates import CertificateKeeper, issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle
 from sparktrain.protocol.gate import STRANGERS_OF_ADDRESS

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.support.drill import note, pid_of
 
 STEPS = 400

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.support import drill
 
 EXAMPLES, BATCH, EPOCHS = 96, 4, 3

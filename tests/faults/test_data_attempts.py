@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 
-from sparktrain.clock import pause
-from sparktrain.dataframes import frame_writer
+from sparktrain.base.clock import pause
+from sparktrain.cluster.dataframes import frame_writer
 from sparktrain.driver.data import data_writing
 from tests.faults.standalone import standalone
 from tests.support.local_spark import spark_session

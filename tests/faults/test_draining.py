@@ -12,7 +12,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.agents import AgentState

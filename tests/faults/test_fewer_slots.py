@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.faults.standalone import Standalone, standalone
 from tests.support.local_spark import spark_session
 from tests.support.processes import wait_until

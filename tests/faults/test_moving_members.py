@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver.engines import local_restarts
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import sparktrain as st
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from tests.faults.learning import learn
 from tests.support.mortal import NAME
 

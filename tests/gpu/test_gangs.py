@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from tests.gpu.on_gpu import learn_on_gpu
 
 Record = Callable[[str, float], None]

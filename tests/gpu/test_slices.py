@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import sparktrain as st
+from sparktrain.base.threads import spawn
 from sparktrain.state.outcome import FailureKind
-from sparktrain.threads import spawn
 from tests.gpu.conftest import Used
 from tests.gpu.on_gpu import greedy, one_after_another, side_by_side, wait_for
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from sparktrain.driver.yarn_jobs.env_pack.pack import pack
 from sparktrain.store.url import open_store
-from sparktrain.yarn_jobs.env_pack.pack import pack
 from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS
 from tests.support.hadoop import (
     HaHdfs,

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 EVERY = 10
 """Steps between two checkpoints."""

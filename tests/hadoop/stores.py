@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from threading import Condition, Thread
 from typing import Any
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.hadoop.client import HadoopClient
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import sync_playwright
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from tests.process.test_notebook_page import CHROMIUM
 from tests.spark.notebook import Cell, Notebook
 from tests.support.connect_server import connect_server

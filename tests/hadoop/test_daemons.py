@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import psutil
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from tests.hadoop.conftest import StartHdfs
 from tests.support.hadoop import HadoopError, HaHdfs, Hdfs, JarsMissingError
 from tests.support.hadoop.ports import Ports

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from sparktrain.cluster.check_finding import Finding, Level
-from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
-from sparktrain.doctor.hadoop import STALE_KEY
+from sparktrain.ops.doctor.examine import ClusterExaminer, ExaminationRequest
+from sparktrain.ops.doctor.hadoop import STALE_KEY
 from tests.conf import CONF
 from tests.hadoop.stores import PROTOCOLS, url
 from tests.support.hadoop import LABEL, Hdfs, Yarn, submit

@@ -12,7 +12,7 @@ from secrets import token_hex
 import psutil
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.kerberos_ticket import ticket
 from sparktrain.cluster.spark_session import jvm_here
 from sparktrain.config.store_address import StoreAddress

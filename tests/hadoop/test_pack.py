@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.driver.yarn_jobs.env_pack.pack import pack
 from sparktrain.store.url import open_store
-from sparktrain.yarn_jobs.env_pack.pack import pack
 from tests.hadoop.commands import SMALL
 
 PROGRAM = """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.records import CheckpointAcknowledged, GangFormed

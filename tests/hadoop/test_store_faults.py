@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 
-from sparktrain.backoff import Backoff, RetryBudget
+from sparktrain.base.backoff import Backoff, RetryBudget
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreError, StoreTimeoutError
 from sparktrain.store.base import Store

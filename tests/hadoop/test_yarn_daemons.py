@@ -6,7 +6,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.yarn_capacity import demand_of, outlook, refusal
 from sparktrain.cluster.yarn_client import ResourceManager
 from tests.conf import properties, queues

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from sparktrain.driver.yarn_jobs.follow import RunLookout
 from sparktrain.runs.view import TrialView
-from sparktrain.yarn_jobs.follow import RunLookout
 from tests.hadoop.commands import command, kill_driver
 from tests.hadoop.held import GONE_S, Held
 from tests.support.hadoop import Yarn, submission

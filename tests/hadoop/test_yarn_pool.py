@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.doctor.examine import ClusterExaminer, ExaminationRequest
+from sparktrain.ops.doctor.examine import ClusterExaminer, ExaminationRequest
 from tests.conf import for_two_gpus, properties
 from tests.hadoop.held import Held
 from tests.hadoop.sessions import BackgroundCall, yarn_session

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 CHUNK_BYTES = 32 * 2**20
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 
 def double(x, marks):

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 
 def double(x, marks, ctx):

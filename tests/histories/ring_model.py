@@ -1,6 +1,6 @@
 """What the members of a run know of their rings that heal, by the messages alone: a model beside the machine."""
 
-from sparktrain.ids import CHIEF, Generation, Member, Rank, TrialId
+from sparktrain.base.ids import CHIEF, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.records import MemberRestarted

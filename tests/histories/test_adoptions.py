@@ -15,10 +15,10 @@ from unittest.mock import patch
 
 import pytest
 
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.config.gang_spec import Role
 from sparktrain.driver.settled_messages import SettledMessages
 from sparktrain.executor.outbox import Outbox
-from sparktrain.ids import AgentId, Member
 from sparktrain.protocol import messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.rundir.checkpoints import CheckpointManifest, Draft, write
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory

@@ -15,8 +15,8 @@ from unittest.mock import patch
 
 import pytest
 
+from sparktrain.base.ids import CHIEF, AgentId, Member
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import CHIEF, AgentId, Member
 from sparktrain.rundir.checkpoints import commit, write_part
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do

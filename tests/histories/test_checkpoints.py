@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
+from sparktrain.base.ids import AgentId
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import AgentId
 from sparktrain.rundir import checkpoints as product
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import CheckpointLayout, RunLayout

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Member
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import commands as do
 from sparktrain.state import restart, sweep
 from sparktrain.state.agents import AgentState

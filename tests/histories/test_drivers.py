@@ -12,12 +12,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.prepare import ready_run
 from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError
-from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs.history import past
 from sparktrain.search.sampler import PastSuggestion

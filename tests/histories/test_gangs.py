@@ -4,8 +4,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sparktrain.base.ids import AgentId, Generation, Member
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Generation, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

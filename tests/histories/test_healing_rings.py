@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.ids import CHIEF, AgentId, Member, Rank
+from sparktrain.base.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sparktrain.ids import AgentId, Generation, TrialId
+from sparktrain.base.ids import AgentId, Generation, TrialId
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemorySnapshot
 
 TRIAL = TrialId(0)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import loguniform, randint, uniform
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
-from sparktrain.ids import TrialId
 from sparktrain.runs.history import past
 from sparktrain.search.sampled_space import space
 from sparktrain.search.sampler import Observation

@@ -12,10 +12,10 @@ from unittest.mock import patch
 
 import pytest
 
+from sparktrain.base.ids import AgentId, Member, TrialId
 from sparktrain.config.distribution import uniform
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.stoppers import ASHA, PBT, Hyperband, Median, Patience, Threshold
-from sparktrain.ids import AgentId, Member, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

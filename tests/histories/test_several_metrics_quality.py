@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import mannwhitneyu
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.search.named_samplers import SamplerChoice
 from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampler import Observation, ObservedStatus

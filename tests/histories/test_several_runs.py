@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, RunId
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.state import machine
 from sparktrain.state.agents import Agents
 from sparktrain.state.allocation import shares

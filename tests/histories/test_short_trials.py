@@ -5,12 +5,12 @@ import tracemalloc
 from collections import deque
 from typing import Any
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
-from sparktrain.ids import AgentId, RunId
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import BATCH
 from sparktrain.rundir.journal.reader import read

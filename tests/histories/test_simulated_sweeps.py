@@ -3,9 +3,9 @@
 import statistics
 
 from sparktrain.config.stoppers import ASHA
-from sparktrain.simulation.recorded_search import searches
-from tests.unit.simulation.test_recorded_search import recorded, run
-from tests.unit.simulation.test_virtual_run import STEPS, heavy_tailed, simulated
+from sparktrain.ops.simulation.recorded_search import searches
+from tests.unit.ops.simulation.test_recorded_search import recorded, run
+from tests.unit.ops.simulation.test_virtual_run import STEPS, heavy_tailed, simulated
 
 
 def test_asha_saves_two_thirds_of_heavy_tailed_trials_and_keeps_the_best() -> None:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.ids import AgentId, Member
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus

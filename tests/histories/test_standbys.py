@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.losses.handover import Handover, HandoverStage

@@ -4,9 +4,9 @@ import math
 import time
 from pathlib import Path
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import loguniform, uniform
 from sparktrain.display.top_screen import TopKey, TopScreen
-from sparktrain.ids import TrialId
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.report_parts import step_row
 from sparktrain.search.sampled_space import space
@@ -14,12 +14,12 @@ from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestio
 from sparktrain.store.localfs import LocalStore
 from tests.unit.display.test_top_screen import NOW, drawn, ids, many, pressed
 from tests.unit.driver.stored import BEGUN, ScriptedRun
-from tests.unit.notebook import test_cards as cards
-from tests.unit.notebook import test_result_plots as result_plots
-from tests.unit.notebook.pages import checked
 from tests.unit.rundir.journal.journals import FOLDER, LAYOUT, claim, facts
 from tests.unit.runs.test_run_files import opened
 from tests.unit.search.test_samplers import chosen
+from tests.unit.views.notebook import test_cards as cards
+from tests.unit.views.notebook import test_result_plots as result_plots
+from tests.unit.views.notebook.pages import checked
 
 
 def test_plots_stay_small(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 
 def note(folder: str, name: str) -> None:

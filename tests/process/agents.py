@@ -10,12 +10,12 @@ from typing import Any
 
 import cloudpickle
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.executor.agent import Agent
 from sparktrain.executor.member_runner import LIMITS, MemberLimits
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import RESTARTS, WarmZygote
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link

@@ -9,14 +9,14 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.executor.member_runner import MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.zygote_process import ZygoteProcess
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.member_call import MemberCall
 from sparktrain.protocol.pipe_messages import LocalCode

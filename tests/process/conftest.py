@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sparktrain import process_tree
+from sparktrain.base import process_tree
 from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process import harness
 from tests.process.harness import MARK, Bench, marked

@@ -10,8 +10,8 @@ from typing import Any
 
 import cloudpickle
 
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Failure, Outcome, Report
 from tests.support.member_calls import member_call

@@ -14,8 +14,8 @@ from typing import Any
 import cloudpickle
 import pytest
 
-from sparktrain import process_tree
-from sparktrain.clock import SystemClock
+from sparktrain.base import process_tree
+from sparktrain.base.clock import SystemClock
 from sparktrain.executor.member_runner import MemberLimits, MemberSession
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.warm_zygote import WarmZygote

@@ -9,10 +9,10 @@ from typing import Any
 import psutil
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.cluster.dataframes.answered_feed import infer
+from sparktrain.cluster.dataframes.feeder import TaskAttempt
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.answered_feed import infer
-from sparktrain.dataframes.feeder import TaskAttempt
 from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.feed_directory import publish_addresses
 from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory

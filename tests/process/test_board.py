@@ -11,12 +11,12 @@ from uuid import uuid4
 
 import pytest
 
-from sparktrain.board.board import Board
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.rundir.event_files import open_growing
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
+from sparktrain.views.board.board import Board
 from tests.support.boards import SERVES_WITHIN_S, Browser, write_events
 from tests.support.processes import Sighted, descendants, wait_until
 
@@ -74,7 +74,7 @@ def test_only_the_token_opens_a_board_and_closing_it_leaves_nothing(tmp_path: Pa
 
 @pytest.mark.all(
     case="events grow in an object store",
-    covered_by="events of a run in a directory; `unit/board/test_event_mirror`: in an object store",
+    covered_by="events of a run in a directory; `unit/views/board/test_event_mirror`: in an object store",
 )
 def test_events_that_grow_in_an_object_store_are_shown(temporary: Path, tmp_path: Path) -> None:
     store = open_store(StoreAddress(f"memory://{uuid4().hex}"))
@@ -130,7 +130,7 @@ def test_a_run_shows_its_events_while_they_grow(
 ) -> None:
     running = driver()
     url = url_of(running)
-    left, browser = Sighted([each.pid for each in descendants(running.pid, "sparktrain.board")]), Browser(url)
+    left, browser = Sighted([each.pid for each in descendants(running.pid, "sparktrain.views.board")]), Browser(url)
     browser.wait_for("0000/train", [3.0, 2.0])
     assert status_of(tmp_path)["tensorboard"] == url
     wait_until(
@@ -157,7 +157,7 @@ def test_a_board_ends_with_its_driver(
     running = driver()
     browser = Browser(url_of(running))
     assert browser.status() == 401
-    left = Sighted([each.pid for each in descendants(running.pid, "sparktrain.board")])
+    left = Sighted([each.pid for each in descendants(running.pid, "sparktrain.views.board")])
     assert len(left.alive()) == 1
     running.send_signal(signum)
     left.wait_gone(GONE_WITHIN_S)

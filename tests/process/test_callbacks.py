@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.driver.callbacks import callback_feed
 from tests.support.mortal import Mortal
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain import cli, process_tree
+from sparktrain import cli
+from sparktrain.base import process_tree
 from sparktrain.testing.check_process import checked
 from sparktrain.testing.function_check import CheckReport, CheckRequest
 from tests.process.harness import alive

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.driver.clustered.run_handle import submitted
 from sparktrain.errors import FunctionError
 from sparktrain.rundir.coordinator_folder import CoordinatorFolder

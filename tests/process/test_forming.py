@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.executor.zygote_process import MemberProcess
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.agent_messages import FormGang
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.topology import MemberAddress

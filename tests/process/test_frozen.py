@@ -8,12 +8,12 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.executor.member_runner import MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import MemoryHolder
 from sparktrain.executor.snapshots import CheckpointStorer
 from sparktrain.executor.spark_task import Placement
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.pipe_messages import LocalCode
 from sparktrain.state.outcome import FailureKind

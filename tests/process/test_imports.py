@@ -189,7 +189,7 @@ def test_no_library_is_imported_for_another_ones_model(tmp_path: Path) -> None:
 def test_results_load_no_plots_until_they_are_asked_for() -> None:
     program = (
         "import sys, sparktrain.results.stored_result as s; assert s.load; "
-        "print([n for n in sys.modules if n.startswith(('sparktrain.report', 'optuna', 'numpy', 'pandas'))])"
+        "print([n for n in sys.modules if n.startswith(('sparktrain.views.report', 'optuna', 'numpy', 'pandas'))])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"
@@ -198,7 +198,7 @@ def test_results_load_no_plots_until_they_are_asked_for() -> None:
 EVENTS = """\
 import sys
 from pathlib import Path
-from sparktrain.board.report_events import HParamColumn, Point, ReportEvents
+from sparktrain.views.board.report_events import HParamColumn, Point, ReportEvents
 from sparktrain.state.trial import TrialStatus
 events = ReportEvents(Path(sys.argv[1]))
 events.space([HParamColumn("lr", float)], ["y"])

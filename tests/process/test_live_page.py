@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page
 
 import sparktrain as st
 from sparktrain.errors import SpecError
-from sparktrain.page.live_page import LivePage
+from sparktrain.views.page.live_page import LivePage
 from tests.unit.driver.stored import typical
 
 LIMIT_MS = 20_000

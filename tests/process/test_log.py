@@ -4,7 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.executor.log_tail import CHUNK_BYTES, SLACK_BYTES, TAIL_BYTES, LogFollower, tail_lines
 from tests.process.harness import Bench, see_out
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from mlflow import MlflowClient
 
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.config.tracking_options import MLflow
-from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.driver.tracking import mlflow_tracker
+from sparktrain.driver.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
+from sparktrain.driver.tracking.mlflow_limits import chunks, key_of, params_of
+from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.rundir.report_parts import lines_of, step_row
 from sparktrain.store.localfs import LocalStore
-from sparktrain.tracking import mlflow_tracker
-from sparktrain.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
-from sparktrain.tracking.mlflow_limits import chunks, key_of, params_of
-from sparktrain.tracking.mlflow_tracker import MLflowTracker
 
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")  # MLflow's own tables
 

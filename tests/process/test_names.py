@@ -9,7 +9,7 @@ from tests.unit.driver.test_names import CALLS, SECOND
 
 def test_simultaneous_calls_of_processes_get_different_runs(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from sparktrain.clock import SystemClock\n"
+        "import sys; from pathlib import Path; from sparktrain.base.clock import SystemClock\n"
         f"SystemClock.stamp = lambda self: {SECOND!r}\n"
         "from tests.unit.driver.test_names import call\n"
         "print(call(Path(sys.argv[1])).definition.spec.name)"

@@ -13,7 +13,7 @@ async def test_a_call_within_a_trial_is_refused(bench: Bench) -> None:
         import os
 
         import sparktrain
-        from sparktrain.nesting import MEMBER_KEY
+        from sparktrain.base.nesting import MEMBER_KEY
 
         script = "import sparktrain; sparktrain.resume('nowhere')"
         stderr = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False).stderr

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from sparktrain.ids import TrialId
-from sparktrain.notebook import charts
+from sparktrain.base.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
+from sparktrain.views.notebook import charts
 
 CHROMIUM = "/usr/bin/chromium"
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from sparktrain.dataframes.feeder import Fed, TaskAttempt, feed
+from sparktrain.cluster.dataframes.feeder import Fed, TaskAttempt, feed
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol import pipe_messages as m

@@ -54,7 +54,7 @@ async def test_a_member_that_is_killed_leaves_none(bench: Bench) -> None:
 
 async def test_a_member_with_the_name_of_a_spare_leaves_none(bench: Bench) -> None:
     def disguised(ctx):
-        from sparktrain import process_tree
+        from sparktrain.base import process_tree
 
         process_tree.name_process("member-waiting")
         return len(grow(ctx.log_dir))

@@ -14,7 +14,7 @@ CHILD_S = 60
 
 PROGRAM = """
 import importlib, inspect, os, sys, threading
-from sparktrain import deferred_wrappers
+from sparktrain.base import deferred_wrappers
 deferred_wrappers.defer()
 import keras
 inspect.getmodule(compile("", "unknown", "exec"))  # looks at all modules

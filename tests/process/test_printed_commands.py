@@ -11,8 +11,8 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
-from sparktrain.clock import SystemClock
-from sparktrain.report.reading import read_document
+from sparktrain.base.clock import SystemClock
+from sparktrain.views.report.reading import read_document
 
 OTHER_RUNS = pytest.mark.all(
     case="the commands that a grid, a sampled sweep, a sweep of gangs, a gang and failed trials print",

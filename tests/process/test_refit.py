@@ -11,7 +11,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.runs.listing.run_list import read_row
 from sparktrain.runs.locate import run_in
 

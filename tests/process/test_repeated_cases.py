@@ -10,7 +10,7 @@ import pytest
 import sparktrain as st
 from sparktrain import cli
 from sparktrain.config.sweep_spec import trial_seed
-from sparktrain.simulation.curves import from_run
+from sparktrain.ops.simulation.curves import from_run
 
 
 def noted(x: float, folder: str, ctx: Any) -> dict[str, float]:

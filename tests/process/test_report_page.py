@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from sparktrain.report.writing import write_report
+from sparktrain.views.report.writing import write_report
 from tests.unit.driver.stored import HandClock, ScriptedRun
 
 TRIALS = 400

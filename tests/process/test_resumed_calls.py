@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.support.functions import square
 
 TWO_SLOTS = st.local(slots=2)

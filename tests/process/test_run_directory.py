@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparktrain import cli
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
 from tests.spark.command import finish, start
@@ -20,7 +20,7 @@ LOOK_S = 30.0
 TRAIN = """
 import os
 import numpy as np
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 def train(x, gate, ctx):
     restored = ctx.checkpoint.restore()

@@ -16,13 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.display.runs_table import RunsTable
-from sparktrain.page.live_page import LivePage
-from sparktrain.report import reading
-from sparktrain.report.html import report_html
-from sparktrain.report.reading import read_runs
-from sparktrain.report.writing import write_report
 from sparktrain.rundir.report_parts import step_row
 from sparktrain.runs.listing.run_folder import RunFolder, runs_of
 from sparktrain.runs.listing.run_list import list_runs, read_row
@@ -30,6 +25,11 @@ from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.plan import Origin, RefitTrial, WarmPlan
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.state.records import DriverStarted
+from sparktrain.views.page.live_page import LivePage
+from sparktrain.views.report import reading
+from sparktrain.views.report.html import report_html
+from sparktrain.views.report.reading import read_runs
+from sparktrain.views.report.writing import write_report
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, typical
 
 LIMIT_MS = 20_000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import SamplerError
 from tests.support.functions import square
 

@@ -5,14 +5,14 @@ import logging
 import msgspec
 import pytest
 
-from sparktrain.webserve.server_process import ServerProcess, listening_on
+from sparktrain.views.webserve.server_process import ServerProcess, listening_on
 from tests.support.processes import wait_until
 
 
 class Broken(ServerProcess):
     """A process that ends at once."""
 
-    module = "sparktrain.webserve.no_such_module"
+    module = "sparktrain.views.webserve.no_such_module"
     subject = "the broken page"
 
 
@@ -33,4 +33,4 @@ def test_a_process_that_ends_by_itself_is_reported_with_its_last_line(
         wait_until(lambda: bool(caplog.messages), 10.0, "the end is reported")
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("the broken page has ended, with exit code 1: ")
-    assert caplog.messages[0].endswith("No module named sparktrain.webserve.no_such_module")
+    assert caplog.messages[0].endswith("No module named sparktrain.views.webserve.no_such_module")

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.flight as flight
 import pytest
 
-from sparktrain.clock import SystemClock
-from sparktrain.dataframes.feeder import TaskAttempt, feed
+from sparktrain.base.clock import SystemClock
+from sparktrain.cluster.dataframes.feeder import TaskAttempt, feed
 from sparktrain.executor.zygote_process import resource_limits
 from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.codec import decode, encode

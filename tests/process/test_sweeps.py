@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.support.functions import square
 
 

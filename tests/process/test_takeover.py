@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.driver.clustered import cluster_launch
 from sparktrain.errors import InfraError
 from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorClaim

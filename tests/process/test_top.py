@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from tests.unit.driver.stored import ScriptedRun, typical
 
 WITHIN_S = 60.0

@@ -97,8 +97,8 @@ if __name__ == "__main__":
     assert [trial.error for trial in result.trials] == [None, None]
 
     import numpy as np
-    from sparktrain.inference.backend_setup import set_up
-    from sparktrain.inference.loaded_model import LoadedModel
+    from sparktrain.ml.inference.backend_setup import set_up
+    from sparktrain.ml.inference.loaded_model import LoadedModel
 
     model = LoadedModel(Path(result.best.model_path), set_up(1, None))
     signature = model.signature()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain import process_tree
+from sparktrain.base import process_tree
 from sparktrain.executor.zygote_process import ZygoteLostError, ZygoteProcess
 from tests.process.harness import GONE_WITHIN_S, MARK, Bench, alive, eventually, marked
 

@@ -10,7 +10,7 @@ import termios
 from contextlib import suppress
 from pathlib import Path
 
-from sparktrain.threads import spawn
+from sparktrain.base.threads import spawn
 
 MASTER = "local-cluster[2,1,1024]"
 BIN = Path(sys.executable).parent

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 from jupyter_client.manager import KernelManager
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from tests.support.processes import Sighted, descendants
 
 START_S = 60.0

@@ -32,7 +32,7 @@ def make(folder: Path) -> None:
 def main(folder: Path) -> None:
     import keras
 
-    from sparktrain.inference.loaded_model import LoadedModel
+    from sparktrain.ml.inference.loaded_model import LoadedModel
 
     keras.utils.set_random_seed(7)
     x = keras.Input((FLOATS,), name="features")

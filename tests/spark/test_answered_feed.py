@@ -9,8 +9,8 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from sparktrain.cluster.dataframes.answered_feed import infer_rdd_task
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.answered_feed import infer_rdd_task
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.feed_messages import FeedDirectory
 from tests.support.answers import AnsweringMember

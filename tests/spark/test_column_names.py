@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from sparktrain.cluster.dataframes.frame_schema import frame_columns
+from sparktrain.cluster.dataframes.frame_writer import WriteTask, write_frame
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.frame_schema import frame_columns
-from sparktrain.dataframes.frame_writer import WriteTask, write_frame
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.spark_names import map_in_arrow
 from sparktrain.errors import DataError

@@ -17,9 +17,9 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 import sparktrain as st
+from sparktrain.cluster.dataframes import frame_writer
 from sparktrain.config.data_sources import sources_of
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes import frame_writer
 from sparktrain.driver.data import data_writing
 from sparktrain.driver.data.run_data import plan_data
 from sparktrain.driver.engines.spark_engine import SparkEngine

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.driver.slots.slot_holders import HOLDERS
 from tests.support.processes import wait_until
 

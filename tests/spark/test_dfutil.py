@@ -8,8 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
+from sparktrain.cluster.dataframes.record_files import SaveTask, save_partition
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.record_files import SaveTask, save_partition
 from sparktrain.errors import DataError
 from sparktrain.tensorflowonspark import dfutil
 

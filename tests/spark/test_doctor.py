@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.driver_address import HOST_KEY
 from sparktrain.cluster.spark_facts import read_facts
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.doctor import examine, rollcall
-from sparktrain.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
-from sparktrain.doctor.rollcall import Shared, call_roll
+from sparktrain.ops.doctor import examine, rollcall
+from sparktrain.ops.doctor.examine import ClusterExaminer, Examination, ExaminationRequest
+from sparktrain.ops.doctor.rollcall import Shared, call_roll
 from tests.spark.command import MASTER, finish, start
 from tests.support.processes import Sighted, descendants
 
@@ -44,7 +44,7 @@ def the(found: Examination, check: str) -> Finding:
 
 @pytest.mark.all(
     case="the doctor's command, its JSON, and that it leaves nothing",
-    covered_by="`unit/cli/test_doctor_command`: the command; the findings of a session",
+    covered_by="`unit/ops/test_doctor_command`: the command; the findings of a session",
 )
 def test_the_command_line_prints_its_findings_as_json_and_leaves_no_file(tmp_path: Path) -> None:
     runs = tmp_path / "runs"

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from tests.support.connect_server import connect_server, tunnel
 from tests.support.processes import Sighted, wait_until
 

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 import sparktrain as st
-from sparktrain import prediction
 from sparktrain.datasets.manifest import decode
-from sparktrain.ml import KerasEstimator, KerasModel
+from sparktrain.ml import KerasEstimator, KerasModel, prediction
 from tests.spark import keras_stages
 
 INPUTS = ["a", "b", "c"]

@@ -17,7 +17,7 @@ from tests.unit.datasets.data_files import fetched
 
 MORE_PLANS = pytest.mark.all(
     case="plans that look like plain Parquet, more of them",
-    covered_by="one of each rule; `unit/dataframes/test_plain_scan`: all rules",
+    covered_by="one of each rule; `unit/cluster/dataframes/test_plain_scan`: all rules",
 )
 
 Frame = Callable[[SparkSession, str], DataFrame]
@@ -95,7 +95,7 @@ QUICK = {
     "a folder", "aliases", "a path twice", "a folder and its file", "cached by another", "a table of the catalog",
     "columns turned round", "a file of another size since", "mergeSchema", "spark.sql.files.ignoreCorruptFiles",
 }  # fmt: skip
-"""The cases of `make test`: `unit/dataframes/test_plain_scan` has the rules one by one."""
+"""The cases of `make test`: `unit/cluster/dataframes/test_plain_scan` has the rules one by one."""
 
 
 def _cases(plans: Mapping[str, Frame]) -> pytest.MarkDecorator:

@@ -19,10 +19,11 @@ from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import IntegerType, StructField, StructType
 
 import sparktrain as st
-from sparktrain import cli, prediction
+from sparktrain import cli
 from sparktrain.cluster import spark_session
-from sparktrain.inference.model_file import model_at
-from sparktrain.inference.signature_of_file import SIGNATURE
+from sparktrain.ml import prediction
+from sparktrain.ml.inference.model_file import model_at
+from sparktrain.ml.inference.signature_of_file import SIGNATURE
 from tests.spark.scoring_models import FLOATS, ROWS, features, make, pixels
 from tests.spark.test_submit import submitted
 
@@ -79,7 +80,7 @@ def loads(spark: SparkSession) -> dict[int, int]:
     """How many models each Python worker has loaded, by process."""
 
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from sparktrain.inference import worker
+        from sparktrain.ml.inference import worker
 
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"pid": [os.getpid()], "loads": [worker.loads]})

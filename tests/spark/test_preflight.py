@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import pool as pool_module

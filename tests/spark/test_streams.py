@@ -14,8 +14,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import sparktrain as st
-from sparktrain.clock import pause
-from sparktrain.dataframes.feeder import FEED_SCHEMA, feed_task
+from sparktrain.base.clock import pause
+from sparktrain.cluster.dataframes.feeder import FEED_SCHEMA, feed_task
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.feed_messages import FeedTicket
 from tests.support.feeds import FedMember, closing_all

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.errors import RunFailedError, RunStoppedError
 from sparktrain.tensorflowonspark import TFCluster
 from tests.support.processes import wait_until

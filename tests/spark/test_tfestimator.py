@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparktrain.errors import RunFailedError
-from sparktrain.inference.model_folder import models_folder
-from sparktrain.inference.saved_model_files import saved_model_at
+from sparktrain.ml.inference.model_folder import models_folder
+from sparktrain.ml.inference.saved_model_files import saved_model_at
 from sparktrain.tensorflowonspark.pipeline import TFEstimator, TFModel
 
 WEIGHTS = (3.14, 1.618)

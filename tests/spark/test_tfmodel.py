@@ -9,10 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sparktrain import prediction
 from sparktrain.errors import DataError, FunctionError, MissingFileError, ResourceError, RunFailedError, SpecError
-from sparktrain.inference.model_folder import models_folder
-from sparktrain.inference.saved_model_files import saved_model_at
+from sparktrain.ml import prediction
+from sparktrain.ml.inference.model_folder import models_folder
+from sparktrain.ml.inference.saved_model_files import saved_model_at
 from sparktrain.tensorflowonspark import TFParallel
 from sparktrain.tensorflowonspark.pipeline import Namespace, TFModel
 
@@ -82,7 +82,7 @@ def test_only_the_outputs_come_back_as_lists_of_doubles(table: DataFrame, folder
 
 
 @pytest.mark.all(
-    case="other columns, and a `.keras` file", covered_by="one input and output; `unit/inference/test_saved_models`"
+    case="other columns, and a `.keras` file", covered_by="one input and output; `unit/ml/inference/test_saved_models`"
 )
 def test_columns_can_stay_and_a_keras_file_predicts_too(table: DataFrame, folder: Path) -> None:
     kept = linear(folder).setKeepColumns(True).transform(table)
@@ -94,7 +94,7 @@ def test_columns_can_stay_and_a_keras_file_predicts_too(table: DataFrame, folder
 
 
 @pytest.mark.all(
-    case="several inputs and outputs", covered_by="one input and output; `unit/inference/test_saved_models`"
+    case="several inputs and outputs", covered_by="one input and output; `unit/ml/inference/test_saved_models`"
 )
 def test_several_inputs_and_outputs_of_other_types(table: DataFrame, folder: Path) -> None:
     model = TFModel({}).setExportDir(f"file://{folder}/1").setSignatureDefKey("own")
@@ -110,7 +110,7 @@ def test_several_inputs_and_outputs_of_other_types(table: DataFrame, folder: Pat
 
 
 @pytest.mark.all(
-    case="an input and an output of any name", covered_by="one input and output; `unit/inference/test_saved_models`"
+    case="an input and an output of any name", covered_by="one input and output; `unit/ml/inference/test_saved_models`"
 )
 def test_the_only_input_and_output_go_by_any_name(
     table: DataFrame, folder: Path, caplog: pytest.LogCaptureFixture
@@ -147,7 +147,9 @@ def test_what_the_model_does_not_fit_is_refused_before_a_job(table: DataFrame, f
             model.transform(table)
 
 
-@pytest.mark.all(case="values that are refused", covered_by="one input and output; `unit/inference/test_saved_models`")
+@pytest.mark.all(
+    case="values that are refused", covered_by="one input and output; `unit/ml/inference/test_saved_models`"
+)
 def test_values_that_the_model_refuses_are_named(spark: SparkSession, folder: Path) -> None:
     rows = spark.createDataFrame([([1.0, 2.0, 3.0],)], "c1 array<double>")
     with pytest.raises(PySparkException, match=r"rows of column 'c1' have the shape \(3,\), and the model's input is"):

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.protocol.certificates import RunCertificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedDirectory, FeedTicket
-from sparktrain.threads import spawn
 from tests.support.feeds import TOKEN, LineProcess, main, say
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def _look(server: Any, ended: threading.Event) -> None:
 def _task(setup: Any) -> None:
     import psutil
 
-    from sparktrain.dataframes.answered_feed import infer
-    from sparktrain.dataframes.feeder import TaskAttempt
+    from sparktrain.cluster.dataframes.answered_feed import infer
+    from sparktrain.cluster.dataframes.feeder import TaskAttempt
 
     ticket, directory, partition, rows, attempt, width, pause_at = setup
     this = TaskAttempt(partition, attempt, 100 * partition + attempt)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 ROUNDS = 16
 METRIC = "valid_loss"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 
 STEPS = 80
 EVERY = 10

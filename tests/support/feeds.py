@@ -18,10 +18,10 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.threads import spawn
 from sparktrain.protocol.certificates import RunCertificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket
-from sparktrain.threads import spawn
 from tests.support.hosts import Host
 
 ROOT = Path(__file__).parents[2]
@@ -290,7 +290,7 @@ def _ranges(queue: Any) -> list[list[int]]:
 def _feeder(setup: Any) -> None:
     import psutil
 
-    from sparktrain.dataframes.feeder import TaskAttempt, feed
+    from sparktrain.cluster.dataframes.feeder import TaskAttempt, feed
 
     ticket, partition, rows, attempt, width, pause_at, seed, batch_rows = setup
 

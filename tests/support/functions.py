@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 
 
 def square(x: float) -> dict[str, float]:

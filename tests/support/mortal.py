@@ -20,7 +20,7 @@ import cloudpickle
 import psutil
 
 import sparktrain as st
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.layout import RunLayout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 
 POLL_S = 0.02
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.search.named_samplers import SamplerChoice
 from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampler import Observation, ObservedStatus

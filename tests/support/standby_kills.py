@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import sparktrain as st
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.state.losses.handover import HandoverStage
 
 HELD_S = 200.0

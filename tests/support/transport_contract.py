@@ -5,7 +5,7 @@ from typing import get_args
 
 import pytest
 
-from sparktrain.ids import AgentId
+from sparktrain.base.ids import AgentId
 from sparktrain.protocol import codec
 from sparktrain.protocol.messages import (
     Code,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_options import MemberKeywords
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import certificates, codec
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle

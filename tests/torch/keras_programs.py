@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 
 ROWS, BATCH, EPOCHS = 48, 12, 4
 STEPS = ROWS // BATCH

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.support import drill
 from tests.support.processes import wait_until
 from tests.torch.ddp_programs import network, rows

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import torch.distributed as dist
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress

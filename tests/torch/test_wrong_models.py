@@ -10,8 +10,8 @@ import tensorflow as tf
 import torch
 
 import sparktrain as st
+from sparktrain.base.model_kinds import kind_of
 from sparktrain.errors import SpecError, UserError
-from sparktrain.model_kinds import kind_of
 from sparktrain.training.checkpoint import saver, tensor_files
 from tests.torch.ddp_programs import network
 from tests.torch.test_torch_export import loaded

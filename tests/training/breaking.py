@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import FormError, RingError
 from sparktrain.training.collectives import barrier

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sparktrain import deferred_wrappers, process_tree
-from sparktrain.clock import SystemClock
+from sparktrain.base import deferred_wrappers, process_tree
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import SparktrainError
 from sparktrain.state.topology import Formation, MemberAddress

@@ -25,8 +25,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sparktrain import deferred_wrappers, process_tree
-from sparktrain.clock import SystemClock
+from sparktrain.base import deferred_wrappers, process_tree
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe

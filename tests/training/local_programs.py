@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from tests.training.local_gang import flat
 
 ROWS, BATCH, EPOCHS = 96, 6, 3

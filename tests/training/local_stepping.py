@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.ring import LocalRing, Ring

@@ -13,11 +13,11 @@ import keras
 import numpy as np
 import pyarrow as pa
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Backend
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.errors import SparktrainError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.context import TrainContext

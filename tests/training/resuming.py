@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered
 from sparktrain.training.checkpoint import saver, tensor_files

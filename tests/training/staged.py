@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.training import process_setup
 from sparktrain.training.collectives.ring import LocalRing, Ring

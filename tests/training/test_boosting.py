@@ -218,6 +218,6 @@ def test_a_cross_validation_of_xgboost_is_refused() -> None:
 @ALL
 def test_a_library_that_is_missing_is_named_with_its_extra(use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     library = use.callback.partition("_")[0]
-    monkeypatch.setattr("sparktrain.optional_packages.find_spec", lambda name: None)
+    monkeypatch.setattr("sparktrain.base.optional_packages.find_spec", lambda name: None)
     with st.testing.local_context() as ctx, pytest.raises(SpecError, match=rf"pip install 'sparktrain\[{library}\]'"):
         getattr(ctx, use.callback)()

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.base.ids import Rank
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import Rank
 from sparktrain.state.topology import Formation, MemberAddress
 from tests.training import breaking
 from tests.training.gangs import gang_ends, run_gang

@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.agent_messages import OfferHandover
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring

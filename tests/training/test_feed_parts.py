@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
+from sparktrain.cluster.dataframes.frame_writer import WriteTask, write_part
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes.frame_writer import WriteTask, write_part
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.manifest import DataRef, Manifest, MemberData
 from sparktrain.datasets.values import shaped

@@ -8,8 +8,8 @@ import keras
 import pytest
 import tensorflow as tf
 
-from sparktrain.inference.saved_model_export import export
-from sparktrain.inference.saved_model_signature import graphs_in, signature_of
+from sparktrain.ml.inference.saved_model_export import export
+from sparktrain.ml.inference.saved_model_signature import graphs_in, signature_of
 from sparktrain.tensorflowonspark import compat
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # Keras reads HDF5 so
@@ -152,7 +152,7 @@ def test_exports_have_the_names_of_keras_2(tmp_path: Path) -> None:
 def test_a_model_in_a_store_is_whole(tmp_path: Path) -> None:
     model = keras.Sequential([keras.Input((2,), name="x"), keras.layers.Dense(1, name="y")])
     model.compile()
-    from sparktrain.inference.saved_model_files import saved_model_at
+    from sparktrain.ml.inference.saved_model_files import saved_model_at
 
     for _ in range(2):
         export(model, "memory://exports/model")

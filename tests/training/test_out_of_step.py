@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.agent_messages import FormGang, PeerShared
 from sparktrain.state.outcome import FailureKind, Outcome

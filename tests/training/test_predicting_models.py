@@ -13,10 +13,10 @@ import tensorflow as tf
 from keras import layers
 
 from sparktrain.errors import DataError, EnvironmentMismatchError
-from sparktrain.inference.backend_setup import set_up_tensorflow
-from sparktrain.inference.loaded_model import LoadedModel
-from sparktrain.inference.mapped_weights import LEAST_BYTES, MappedWeights
-from sparktrain.inference.model_signature import TensorField
+from sparktrain.ml.inference.backend_setup import set_up_tensorflow
+from sparktrain.ml.inference.loaded_model import LoadedModel
+from sparktrain.ml.inference.mapped_weights import LEAST_BYTES, MappedWeights
+from sparktrain.ml.inference.model_signature import TensorField
 from tests.unit.datasets.data_files import flipped
 
 CLOSE = 1e-5

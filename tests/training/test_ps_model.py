@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 from msgspec.structs import replace
 
+from sparktrain.base.threads import spawn
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.certificates import RunCertificates, issue
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.threads import spawn
 from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import keras_rule
 from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator
 from sparktrain.driver.options import SweepOptions

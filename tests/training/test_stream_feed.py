@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.errors import DataError
 from sparktrain.training.data.stream.epoch_reader import Phase

@@ -3,7 +3,7 @@
 import asyncio
 import math
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 
 
 class InstantClock(Clock):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,6 +4,9 @@ import re
 import tomllib
 from pathlib import Path
 
+import sparktrain
+from scripts.house import entries
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "sparktrain"
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
@@ -71,3 +74,8 @@ def test_a_path_that_is_missing_is_found() -> None:
     assert exists("driver/launch.launch")
     assert not exists("driver/launch.launch_nothing")
     assert not exists("driver/no_such_module")
+
+
+def test_the_docstring_of_the_package_names_each_entry() -> None:
+    names = re.findall(r"`(\w+)`|^    (\w+)  ", sparktrain.__doc__ or "", re.MULTILINE)
+    assert entries(PACKAGE) - {"__init__", "__main__"} == {quoted or listed for quoted, listed in names}

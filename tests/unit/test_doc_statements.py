@@ -16,7 +16,7 @@ from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.restart import EXCUSED_LIMIT
 from sparktrain.state.trial import TrialStatus
-from tests.unit.doctor.seen import SLOT
+from tests.unit.ops.doctor.seen import SLOT
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -22,6 +22,7 @@ from msgspec import Struct
 from typer.testing import CliRunner
 
 import sparktrain
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.cli import option_tables
 from sparktrain.cli.training_flags import PANELS, Target, settings_of, takes
 from sparktrain.config import sampler_names, stoppers
@@ -38,18 +39,8 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver import options as driver_options
 from sparktrain.errors import ProtocolError, SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.page import page_feed
-from sparktrain.page.page_feed import PageFeed
 from sparktrain.protocol import codec, messages, pipe_messages
 from sparktrain.protocol.member_call import MemberCall
-from sparktrain.report.encoding import Live
-from sparktrain.report.html import report_html
-from sparktrain.report.reading import read_document
-from sparktrain.report.views import report_document
-from sparktrain.report.views.report_document import Views, views_of
-from sparktrain.report.views.run_inputs import RunInputs
-from sparktrain.report.views.trial_rows import TrialRow
 from sparktrain.runs import plan
 from sparktrain.runs.plan import spec_fields
 from sparktrain.search import named_samplers
@@ -78,6 +69,15 @@ from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import _BY_RING
 from sparktrain.usercode.preload import _FRAMEWORKS
+from sparktrain.views.page import page_feed
+from sparktrain.views.page.page_feed import PageFeed
+from sparktrain.views.report.encoding import Live
+from sparktrain.views.report.html import report_html
+from sparktrain.views.report.reading import read_document
+from sparktrain.views.report.views import report_document
+from sparktrain.views.report.views.report_document import Views, views_of
+from sparktrain.views.report.views.run_inputs import RunInputs
+from sparktrain.views.report.views.trial_rows import TrialRow
 from tests.unit.driver.stored import HandClock, typical
 from tests.unit.runs.test_plan import with_spec
 
@@ -454,7 +454,7 @@ def test_a_view_by_the_steps_is_in_the_report_and_on_the_live_page(
 
 
 def test_each_view_has_a_section_that_draws_it() -> None:
-    source = (ROOT / "sparktrain" / "report" / "assets" / "sections.js").read_text("utf-8")
+    source = (ROOT / "sparktrain" / "views" / "report" / "assets" / "sections.js").read_text("utf-8")
     needs = {key for keys in re.findall(r"needs: \[([^\]]*)\]", source) for key in re.findall(r'"(\w+)"', keys)}
     assert needs == {"headline", "trials", *Views.__struct_fields__}
 

@@ -106,7 +106,7 @@ def test_the_option_that_is_counted_is_one_of_members() -> None:
 
 def test_frames_of_the_package_from_a_function_on() -> None:
     places = [
-        (ROOT / PACKAGE / "boundary.py", "call"),
+        (ROOT / PACKAGE / "base" / "boundary.py", "call"),
         (ROOT / PACKAGE / "api.py", "sweep"),
         (Path("/usr/lib/python3/contextlib.py"), "inner"),
         (ROOT / PACKAGE / "driver" / "launch.py", "launch"),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from sparktrain.config.tracking_options import URI_VARIABLE, TrackingKeywords
-from sparktrain.tracking.mlflow_tracker import MLflowTracker
-from sparktrain.tracking.notice import NoticeSender
+from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
+from sparktrain.driver.tracking.notice import NoticeSender
 
 
 def callbacks_of(keywords: TrackingKeywords, callbacks: Sequence[Any]) -> tuple[Any, ...]:

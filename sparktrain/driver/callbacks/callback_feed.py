@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sparktrain.boundary import message_of
-from sparktrain.clock import SystemClock
+from sparktrain.base.boundary import message_of
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import CHIEF, Member
 from sparktrain.driver.prepare.attached_run import AttachedRun
-from sparktrain.ids import CHIEF, Member
+from sparktrain.driver.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
+from sparktrain.driver.tracking.delivery import Delivery
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import best_of
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Report
-from sparktrain.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
-from sparktrain.tracking.delivery import Delivery
 
 FLUSH_S = 30.0
 """How long the end of a run waits for all its callbacks together."""

@@ -1,15 +1,15 @@
 """What YARN reports of the application that performs a call, for a client that reads the run directory."""
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.yarn_application import Application, brief
 from sparktrain.cluster.yarn_client import ResourceManager, driver_output
 from sparktrain.driver.clustered.application_packet import StoredApplication, newest_application
+from sparktrain.driver.yarn_jobs.follow import SUBMIT_TIMEOUT_S
 from sparktrain.errors import AgentsLostError, SparktrainError
 from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorFolder
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.state.ending import Ending
-from sparktrain.yarn_jobs.follow import SUBMIT_TIMEOUT_S
 
 _OUTPUT_CHARACTERS = 1000
 """How much of a driver's output an error has."""

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.cluster.yarn_client import ResourceManager
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import OwnAgents
@@ -26,10 +27,9 @@ from sparktrain.driver.clustered.application_packet import (
 from sparktrain.driver.clustered.application_settings import ATTEMPTS_KEY, python_of_driver, settings_of_application
 from sparktrain.driver.clustered.cluster_launch import pickled_callbacks, store_for_cluster
 from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.yarn_jobs.follow import spark_submit
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.locate import RunLocation
-from sparktrain.threads import spawn
-from sparktrain.yarn_jobs.follow import spark_submit
 
 _SUBMITTER = "sparktrain.driver.clustered.application_submitter"
 _OF_THE_CLIENT = ("PYSPARK_", "_PYSPARK_", "_SPARK_")

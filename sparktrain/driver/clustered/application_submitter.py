@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
-from sparktrain import process_tree
+from sparktrain.base import process_tree
 from sparktrain.driver.clustered.application_packet import PACKET, ApplicationRequest
 from sparktrain.driver.clustered.application_settings import properties_text
+from sparktrain.driver.yarn_jobs.command import Job, Mode, YarnPlacement, line_of
+from sparktrain.driver.yarn_jobs.follow import SUBMIT_TIMEOUT_S
+from sparktrain.driver.yarn_jobs.verdict import CALL_IS_WRONG, refusal_of
 from sparktrain.errors import InfraError, SpecError
 from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorFolder
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
-from sparktrain.yarn_jobs.command import Job, Mode, YarnPlacement, line_of
-from sparktrain.yarn_jobs.follow import SUBMIT_TIMEOUT_S
-from sparktrain.yarn_jobs.verdict import CALL_IS_WRONG, refusal_of
 
 _SECRET_MODE = 0o600
 

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from sparktrain.board.board import Board
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.wings import from_wing
 from sparktrain.display.progress import Display
 from sparktrain.driver.prepare.checked_call import Observers
-from sparktrain.page.live_page import LivePage
 from sparktrain.runs.additions.stop_requests import ask_stop
-from sparktrain.runs.board_feed import BoardFeed
 from sparktrain.runs.locate import RunLocation
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 
@@ -25,10 +23,11 @@ def client_services(place: RunLocation, observers: Observers, display: Display) 
 
     with ExitStack() as stack:
         if observers.tensorboard:
-            feed = BoardFeed(place, SystemClock())
-            board = stack.enter_context(Board.start(store, layout.path, feed=feed.follow))
+            feed = from_wing("BoardFeed")(place, SystemClock())
+            board = stack.enter_context(from_wing("Board").start(store, layout.path, feed=feed.follow))
             display.print_line(f"{layout.path}: TensorBoard: {board.url}")
         if observers.page:
-            page = stack.enter_context(LivePage.start(place.where, bind="127.0.0.1", host="localhost", on_stop=stop))
+            start = from_wing("LivePage").start
+            page = stack.enter_context(start(place.where, bind="127.0.0.1", host="localhost", on_stop=stop))
             display.print_line(f"{layout.path}: page: {page.url}")
         yield

@@ -4,7 +4,7 @@ import logging
 import threading
 from functools import partial
 
-from sparktrain.clock import pause
+from sparktrain.base.clock import pause
 from sparktrain.driver.engines.engine import AgentBatch, Engine, JobEnd
 from sparktrain.driver.engines.job_failures import final_error
 from sparktrain.driver.pool import RELAUNCH_PAUSE_S

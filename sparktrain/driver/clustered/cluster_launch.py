@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.config.connect_server import ConnectServer
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import OwnAgents
@@ -41,7 +42,6 @@ from sparktrain.runs.additions.stop_requests import ask_stop
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.sweep_outcome import SweepStatus
-from sparktrain.threads import spawn
 from sparktrain.usercode.serialize import pickled
 
 VALID_DAYS = 365.0

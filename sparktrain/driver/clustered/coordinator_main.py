@@ -20,8 +20,10 @@ from pathlib import Path
 
 import msgspec
 
-from sparktrain import errors, process_tree
-from sparktrain.clock import SystemClock, pause
+from sparktrain import errors
+from sparktrain.base import process_tree
+from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.threads import spawn
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_sources import Admitted, OwnAgents
 from sparktrain.driver.clustered.cluster_call import ClusterCall, read_call
@@ -45,7 +47,6 @@ from sparktrain.runs.history import answers
 from sparktrain.store.hadoop.token_file import TokenFile
 from sparktrain.store.held_folders import held
 from sparktrain.store.url import open_store
-from sparktrain.threads import spawn
 
 HEARTBEAT_S = 10.0
 """Interval of the heartbeats."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sparktrain import errors
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.display.progress import Display
 from sparktrain.display.view_progress import progress_of_view
 from sparktrain.errors import AgentsLostError, InfraError, RunDirectoryError, SparktrainError

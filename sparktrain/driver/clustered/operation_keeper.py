@@ -8,7 +8,7 @@ operation in time. A client that only slept attaches again by itself; its heartb
 
 import logging
 
-from sparktrain.clock import Clock, SystemClock, pause
+from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.config.connect_server import ConnectOperation, ConnectServer
 from sparktrain.protocol.connect_calls import ConnectCaller
 from sparktrain.rundir.coordinator_folder import ClientTrace, CoordinatorFolder

@@ -5,8 +5,9 @@ from collections.abc import Callable, Generator
 from html import escape
 from typing import Any, TypeVar
 
-from sparktrain.boundary import users_call
-from sparktrain.clock import SystemClock
+from sparktrain.base.boundary import users_call
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import aside
 from sparktrain.display import standing
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
@@ -29,7 +30,6 @@ from sparktrain.runs.trial_result import model_of
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
-from sparktrain.threads import aside
 
 T = TypeVar("T")
 

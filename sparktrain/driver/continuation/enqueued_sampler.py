@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.runs.additions.enqueued import MEMO, EnqueuedTrial
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 from sparktrain.search.space import Space

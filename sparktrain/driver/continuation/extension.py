@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config import distribution
 from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.config.sweep_spec import SweepSpec

@@ -4,8 +4,8 @@ from itertools import islice
 
 import msgspec
 
+from sparktrain.base.ids import TrialId
 from sparktrain.driver.prepare.run_definition import RunDefinition
-from sparktrain.ids import TrialId
 from sparktrain.rundir.checkpoint_copy import copy_checkpoint
 from sparktrain.runs.history import StoredRun
 from sparktrain.runs.locate import place_of

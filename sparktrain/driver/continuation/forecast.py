@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.wings import from_wing
 from sparktrain.driver.first_lines import opening
 from sparktrain.driver.prepare.attached_run import attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
@@ -12,8 +13,6 @@ from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load
 from sparktrain.runs.history import read_overview
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, runs_in
-from sparktrain.simulation.curves import LearningCurve
-from sparktrain.simulation.virtual_run import VirtualRun
 from sparktrain.state.trial import TrialStatus
 
 _MOST_SIMULATED = 10_000
@@ -62,9 +61,10 @@ def _expected(definition: RunDefinition, trials: int | None, concurrent: int | N
     if concurrent is None:
         yield f"expected time: {basis}, on n slots for trials an n-th of that; --max-concurrent-trials n shows it"
         return
-    curves = [LearningCurve((), durations[index % len(durations)]) for index in range(trials)]
+    curve = from_wing("LearningCurve")
+    curves = [curve((), durations[index % len(durations)]) for index in range(trials)]
     metric = definition.spec.metric or ""
-    seconds = VirtualRun(curves, concurrent, metric, definition.spec.mode, ()).run().seconds
+    seconds = from_wing("VirtualRun")(curves, concurrent, metric, definition.spec.mode, ()).run().seconds
     at_a_time = f"{formatting.count(concurrent, 'trial')} at a time"
     stopper_note = ", less with the stopper" if definition.spec.stopper else ""
     yield f"expected time: {formatting.duration(seconds)} with {at_a_time}, {basis}{stopper_note}"

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from sparktrain.base.nesting import check_imported
 from sparktrain.config import uses
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.driver.backend_choice import keras_setting
 from sparktrain.errors import SpecError
-from sparktrain.nesting import check_imported
 from sparktrain.protocol.messages import Code
 from sparktrain.protocol.settings import script_settings
 from sparktrain.protocol.settings.held_state import Assigned

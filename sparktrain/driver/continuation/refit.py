@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.call_option import settled
 from sparktrain.config.option_catalog import RefitKeywords
 from sparktrain.config.param_values import shown
@@ -15,7 +16,6 @@ from sparktrain.driver.data.run_data import stored_data
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import ResumeError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.protocol.messages import Code
 from sparktrain.results.run_result import RunResult
 from sparktrain.results.stored_result import load

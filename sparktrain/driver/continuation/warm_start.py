@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sparktrain import formatting
+from sparktrain.base import formatting
+from sparktrain.base.ids import TrialId
 from sparktrain.config.param_values import plain, shown
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.config.warm_sources import FirstPoints, FormerRun, FormerTable, WarmSource
 from sparktrain.errors import ResumeError, RunDirectoryError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.rundir.journal.run_claim import run_id
 from sparktrain.runs.history import look, observation
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of, run_in

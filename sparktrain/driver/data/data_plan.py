@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.data_sources import FrameSource, PushedSource, Source, StreamSource
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.manifest import Manifest

@@ -76,8 +76,8 @@ def planned(sources: Mapping[str, Source], timeout_s: float, members: int, versi
 
 def _frame_columns(source: FrameSource | StreamSource, subject: str) -> tuple[Column, ...]:
     """The columns of a DataFrame. Raises DataError, SessionError."""
+    from sparktrain.cluster.dataframes.frame_schema import frame_columns
     from sparktrain.cluster.spark_facts import is_stopped
-    from sparktrain.dataframes.frame_schema import frame_columns
 
     if is_stopped(source.frame.sparkSession):
         raise SessionError(
@@ -95,7 +95,7 @@ def _rdd_columns(source: StreamSource, subject: str) -> tuple[Column, ...]:
 
 def _in_place(source: FrameSource, name: str, columns: tuple[Column, ...], timeout_s: float) -> Manifest | None:
     """The manifest of the files that a DataFrame reads as they are; None where its rows must be written."""
-    from sparktrain.dataframes.plain_scan import parquet_scan
+    from sparktrain.cluster.dataframes.plain_scan import parquet_scan
 
     if source.key is not None or source.partitions is not None or (scan := parquet_scan(source.frame)) is None:
         return None

@@ -3,10 +3,10 @@
 from typing import Any
 from uuid import uuid4
 
-from sparktrain import formatting
-from sparktrain.clock import SystemClock
+from sparktrain.base import formatting
+from sparktrain.base.clock import SystemClock
+from sparktrain.cluster.dataframes.frame_writer import FILE_BYTES, WriteTask, write_frame, write_part
 from sparktrain.config.data_sources import FrameSource
-from sparktrain.dataframes.frame_writer import FILE_BYTES, WriteTask, write_frame, write_part
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.datasets.values import Lengths, joined, shaped
 from sparktrain.driver.data.data_plan import DataPlan, Show, check_rows

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.data_sources import PushedSource, Source, is_frame
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.file_changes import changed_files

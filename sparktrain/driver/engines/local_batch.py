@@ -8,13 +8,13 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.driver.engines.engine import AgentBatch, JobEnd, OnBatchEnd
 from sparktrain.driver.engines.local_restarts import Restarts
 from sparktrain.driver.engines.nursery_process import NurseryProcess
 from sparktrain.errors import ProtocolError
-from sparktrain.ids import SparkTask
 from sparktrain.protocol import nursery_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.ticket import AgentTicket

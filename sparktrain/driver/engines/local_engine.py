@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import count
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.cluster import preflight
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import TaskFailures

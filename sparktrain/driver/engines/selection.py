@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from sparktrain.base.optional_packages import require_spark
 from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.engines.local_engine import LocalEngine, LocalMachine
-from sparktrain.optional_packages import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

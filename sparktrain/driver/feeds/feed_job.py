@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktrain.cluster import spark_facts
+from sparktrain.cluster.dataframes.feeder import FEED_SCHEMA, feed_rdd_task, feed_task
 from sparktrain.config.data_sources import StreamSource
-from sparktrain.dataframes.feeder import FEED_SCHEMA, feed_rdd_task, feed_task
 from sparktrain.datasets.spark_names import map_in_arrow
 from sparktrain.driver.feeds.feed_contract import FeedingJob, SendingJob
 from sparktrain.driver.spark_job import SlotJob, first_line

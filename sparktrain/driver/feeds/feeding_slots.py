@@ -8,7 +8,7 @@ tasks of all streams that are read at the same time need slots at the same time.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import ResourceError
 

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+from sparktrain.base.threads import spawn
 from sparktrain.driver.feeds.feed_contract import FeedingJob, SendingJob
 from sparktrain.driver.feeds.stream_feeds import FeedOpening
 from sparktrain.errors import StreamError
 from sparktrain.protocol.feed_directory import publish_addresses
 from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory, FeedTicket
 from sparktrain.store.base import Store
-from sparktrain.threads import spawn
 
 RESTART_S = 120.0
 """How long a call without members waits for the next generation of the gang."""

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
+from sparktrain.base.ids import Member
+from sparktrain.base.threads import spawn
 from sparktrain.config.data_sources import PushedSource, StreamSource
 from sparktrain.datasets.columns import Column
 from sparktrain.driver.feeds.feed_contract import FeedingJob
 from sparktrain.driver.feeds.feeding_slots import ADVICE
-from sparktrain.ids import Member
 from sparktrain.protocol import certificates
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket, MemberStreams
 from sparktrain.protocol.messages import FeedEnded, MemberFeed
 from sparktrain.protocol.pipe_messages import FeedOver
-from sparktrain.threads import spawn
 
 FIRST_BATCH_S = 30.0
 """Members that another one has waited for so long are reported; where slots are not known, a job without rows, too."""

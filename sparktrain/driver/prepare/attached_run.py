@@ -5,7 +5,7 @@ from functools import cached_property, partial
 
 import msgspec
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.versions import REPORTED, installed_versions

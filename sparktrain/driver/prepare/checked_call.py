@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
-from sparktrain.board.board import check_tensorboard
+from sparktrain.base.optional_packages import check_tensorboard
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
 from sparktrain.config.environment import TENSORFLOW

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import replace
 from typing import NewType
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.layout import RunLayout

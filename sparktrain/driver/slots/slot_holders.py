@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from itertools import count as numbers
 from itertools import islice
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.errors import PoolError
 
 

@@ -5,7 +5,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from sparktrain.patched_imports import patch_when_imported
+from sparktrain.base.patched_imports import patch_when_imported
 
 _NEVER = ("sparktrain", "py4j", "pyspark")
 _BY_MLFLOW = frozenset(("alembic", "huey", "sqlalchemy"))

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-from sparktrain.patched_imports import patch_when_imported
+from sparktrain.base.patched_imports import patch_when_imported
 
 _PARSED = "parsed"
 

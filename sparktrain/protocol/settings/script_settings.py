@@ -16,7 +16,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
-from sparktrain.patched_imports import patch_when_imported
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.protocol.settings import import_paths, logging_settings, parsed_flags
 from sparktrain.protocol.settings.held_state import Assigned
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from sparktrain.base.formatting import ago
+from sparktrain.base.process_tree import process_state
 from sparktrain.errors import RunDirectoryError
-from sparktrain.formatting import ago
-from sparktrain.process_tree import process_state
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import VERSION
 from sparktrain.rundir.journal.reader import survey

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from sparktrain.ids import Generation, TrialId
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.file_format import Followed, salvage
 from sparktrain.rundir.journal.reader import Listing, Replay, Replayed, counts, read_stable, survey

@@ -6,7 +6,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.errors import SparktrainError, SpecError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.submission import current_user, new_name

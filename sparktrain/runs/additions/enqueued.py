@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.config.param_values import plain
 from sparktrain.config.sampler_names import OBJECT
 from sparktrain.errors import RunDirectoryError, SpecError

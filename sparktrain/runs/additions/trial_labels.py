@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import SpecError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.submission import current_user, new_name

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, RunLocation, folders_among, run_at, runs_in, store_of
 from sparktrain.store.base import Store

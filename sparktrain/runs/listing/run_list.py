@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.errors import SpecError, StoreError, StoreRefusedError, UserError
 from sparktrain.runs.listing.ended_row import ended_row, partial_row
 from sparktrain.runs.listing.run_row import RunLabel, RunRow, row_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.state.gangs.stragglers import (
     GangTimes,
     SlowCause,

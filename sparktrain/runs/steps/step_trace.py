@@ -9,8 +9,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from sparktrain.base.ids import CHIEF, Generation, Rank, TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import CHIEF, Generation, Rank, TrialId
 from sparktrain.rundir.step_file import Row, StepFile, decoded
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunView

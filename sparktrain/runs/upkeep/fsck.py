@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sparktrain import formatting
-from sparktrain.clock import SystemClock
+from sparktrain.base import formatting
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import CheckpointError, RunDirectoryError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal import salvage, writer
 from sparktrain.rundir.journal.salvage import SalvageReport

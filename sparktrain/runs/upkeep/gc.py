@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from sparktrain import formatting
-from sparktrain.clock import Clock
+from sparktrain.base import formatting
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import CheckpointError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.writer import Journal

@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from sparktrain import formatting
+from sparktrain.base import formatting
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.reader import survey
 from sparktrain.rundir.journal.removal import has_ended

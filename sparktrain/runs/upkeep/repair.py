@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import UNSET
 
-from sparktrain import formatting
-from sparktrain.clock import Clock
+from sparktrain.base import formatting
+from sparktrain.base.clock import Clock
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.journal import salvage
 from sparktrain.rundir.journal.writer import Journal

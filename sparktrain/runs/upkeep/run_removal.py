@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sparktrain import formatting
-from sparktrain.clock import Clock
+from sparktrain.base import formatting
+from sparktrain.base.clock import Clock
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.removal import MarkedRemoval, Ownership, check_unmarked, ownership

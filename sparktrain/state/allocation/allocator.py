@@ -19,7 +19,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, RunId
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.state.agents import Agents, AgentState, AgentStatus
 from sparktrain.state.allocation.claims import Claim
 from sparktrain.state.allocation.reservation import Reservation

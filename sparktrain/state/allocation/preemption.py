@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sparktrain.ids import CHIEF, RunId
+from sparktrain.base.ids import CHIEF, RunId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus

@@ -8,7 +8,7 @@ cannot costs the others at most half of what it would hold.
 
 from msgspec import Struct
 
-from sparktrain.ids import RunId
+from sparktrain.base.ids import RunId
 
 FIRST_HOLD_S = 30.0
 """How long the first reservation of a gang lasts after its newest agent."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from sparktrain.ids import RunId
+from sparktrain.base.ids import RunId
 
 AHEAD_S = 1.0
 """The agents that a run has now count as if it had them for so long: runs that start together share at once."""

@@ -6,7 +6,7 @@ driver that runs the trials and one that takes over follow the same trials, so t
 
 from collections.abc import Mapping
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.state.cases.case_end import CaseEnd, end_of
 from sparktrain.state.trial import Trial
 

@@ -7,8 +7,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state.agent_messages import FormGang, MemberHeals
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import CheckpointParts

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 from sparktrain.state.gangs.stragglers import SlowMember, StepTimes, slow_member
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Outcome

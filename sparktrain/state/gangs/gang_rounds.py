@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Mapping
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.state.gangs.gang import Gang
 
 MOST = 1000

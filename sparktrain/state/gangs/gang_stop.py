@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sparktrain.ids import Rank, RunId
+from sparktrain.base.ids import Rank, RunId
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sparktrain.ids import CHIEF, Rank
+from sparktrain.base.ids import CHIEF, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.checkpoint_parts import PartsDecision

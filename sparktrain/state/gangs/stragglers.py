@@ -10,7 +10,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 
 LOOKED_STEPS = 20
 """Steps that a member has to finish before it is compared."""

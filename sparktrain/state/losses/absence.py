@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 from sparktrain.state.losses.handover import GangHandovers
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure

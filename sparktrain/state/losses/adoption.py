@@ -14,8 +14,8 @@ replaced in the meantime can neither adopt nor end anything, for its commands wa
 
 from dataclasses import dataclass, field
 
+from sparktrain.base.ids import AgentId, Generation, Rank, TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Generation, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState

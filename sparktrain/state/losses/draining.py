@@ -7,7 +7,7 @@ the gang ends when its next checkpoint counts: where all members are on drained 
 pauses after it. A trial that makes none is left to finish. Neither counts as a loss.
 """
 
-from sparktrain.ids import CHIEF, Rank
+from sparktrain.base.ids import CHIEF, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

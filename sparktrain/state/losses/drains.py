@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from sparktrain.ids import AgentId
+from sparktrain.base.ids import AgentId
 from sparktrain.state import records as fact
 from sparktrain.state.agents import AgentState
 

@@ -4,7 +4,7 @@ Its members take a snapshot in memory after the same step, and pause; then the g
 members, resumes there. A ring with one vacant place takes the next process of that member in, and does not end.
 """
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents

@@ -4,7 +4,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from sparktrain.ids import AgentId, Member, Rank
+from sparktrain.base.ids import AgentId, Member, Rank
 from sparktrain.state.topology import MemberAddress
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from sparktrain.ids import CHIEF, AgentId, Member, Rank, TrialId
+from sparktrain.base.ids import CHIEF, AgentId, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState

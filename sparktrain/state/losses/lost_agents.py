@@ -3,7 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Member
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.state.agents import AgentState
 from sparktrain.state.gangs.gang import Gang, led_to
 from sparktrain.state.outcome import Failure, Loss, lost_agent

@@ -22,8 +22,8 @@ never vacant, for it saves and reports.
 
 from msgspec.structs import replace
 
+from sparktrain.base.ids import CHIEF, Rank, TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import CHIEF, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState

@@ -16,8 +16,8 @@ its agent, and a driver that takes over starts from checkpoints.
 
 from msgspec.structs import replace
 
+from sparktrain.base.ids import AgentId, Rank
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang

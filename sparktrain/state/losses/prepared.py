@@ -7,7 +7,7 @@ the name of that member's next process; its agent learns that name before all th
 
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Member, Rank
+from sparktrain.base.ids import AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents, AgentState

@@ -6,7 +6,7 @@ another host has an idle agent, a member moves there as one does from a drained 
 comes first, the ring changes between two steps, and no step is repeated.
 """
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
 from sparktrain.state.gangs.gang import Gang

@@ -13,8 +13,8 @@ another rank, or is not ready.
 
 from msgspec.structs import replace
 
+from sparktrain.base.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import records as fact

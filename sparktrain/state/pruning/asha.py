@@ -8,8 +8,8 @@ import zlib
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import ASHA, Hyperband
-from sparktrain.ids import TrialId
 from sparktrain.state.pruning.rule import Aim, PruningRule
 
 NEVER = 2**62

@@ -3,8 +3,8 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import Median, Patience, Threshold
-from sparktrain.ids import TrialId
 from sparktrain.state.pruning.rule import GRID, Aim, PruningRule, newest_point
 
 

@@ -9,8 +9,8 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import PBT
-from sparktrain.ids import TrialId
 from sparktrain.state.pruning.rule import Aim, PruningRule
 
 

@@ -6,8 +6,8 @@ trials there. Paused trials keep their checkpoints, so nothing is trained twice.
 
 from bisect import bisect_left, insort
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import ASHA
-from sparktrain.ids import TrialId
 from sparktrain.state.pruning.asha import HalvingRule, fraction
 from sparktrain.state.pruning.rule import Aim
 

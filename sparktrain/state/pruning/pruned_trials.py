@@ -3,8 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import TrialId
 from sparktrain.state import records as fact
 from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.outcome import EndedEarly, Report

@@ -9,8 +9,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import TrialId
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import Wilcoxon
-from sparktrain.ids import TrialId
 from sparktrain.state.pruning.rule import Aim, PruningRule
 
 

@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable, Sequence
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import ASHA, PBT, AnyStopRule, Hyperband, Median, Patience, Threshold
-from sparktrain.ids import TrialId
 from sparktrain.state.outcome import Report
 from sparktrain.state.pruning.asha import HalvingRule
 from sparktrain.state.pruning.learning_curves import MedianRule, PatienceRule, ThresholdRule

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import Clock
+from sparktrain.base.backoff import Backoff, RetryBudget
+from sparktrain.base.clock import Clock
 from sparktrain.config.store_address import STORE_TIMEOUT_S
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.call_timeout import THREADS, OverdueError

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple, Self
 from uuid import uuid4
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError
 from sparktrain.store.base import (

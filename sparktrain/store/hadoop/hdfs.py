@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakSet
 
-from sparktrain.backoff import Backoff
-from sparktrain.clock import pause
+from sparktrain.base.backoff import Backoff
+from sparktrain.base.clock import pause
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 from sparktrain.store.hadoop import host_names

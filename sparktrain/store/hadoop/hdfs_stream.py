@@ -1,6 +1,6 @@
 """Logs in HDFS: files that grow by small appends."""
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.errors import StoreError
 from sparktrain.store.base import PIECE_BYTES, WriteStream
 from sparktrain.store.hadoop.hadoop_calls import HdfsCall, HdfsCalls

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from uuid import uuid4
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import RunDirectoryError, StoreError
 from sparktrain.store.base import (

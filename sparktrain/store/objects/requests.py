@@ -4,8 +4,8 @@ import errno
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import Clock
+from sparktrain.base.backoff import Backoff, RetryBudget
+from sparktrain.base.clock import Clock
 from sparktrain.errors import StoreError, StoreRefusedError, StoreTimeoutError
 from sparktrain.store.base import exists_error, missing_error
 from sparktrain.store.objects.bucket import Bucket, ObjectInfo, RequestErrorKind, RequestFailure

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.errors import OutOfStepError
 from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes

@@ -18,13 +18,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from sparktrain.clock import SystemClock, pause, thread_cpu_s
+from sparktrain.base.clock import SystemClock, pause, thread_cpu_s
+from sparktrain.base.formatting import size
+from sparktrain.base.threads import spawn
 from sparktrain.errors import CheckpointError, SparktrainError
-from sparktrain.formatting import size
 from sparktrain.protocol.pipe_messages import MemoryWritten
 from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.store.folder_removal import remove
-from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack

@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from sparktrain.clock import Clock, pause
+from sparktrain.base.clock import Clock, pause
+from sparktrain.base.model_kinds import named_kinds
+from sparktrain.base.threads import spawn
 from sparktrain.errors import CheckpointError
-from sparktrain.model_kinds import named_kinds
 from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
-from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack, unpack

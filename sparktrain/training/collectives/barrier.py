@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from math import ceil
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives.backend import Joining

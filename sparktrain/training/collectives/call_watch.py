@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from sparktrain.clock import Clock, pause
-from sparktrain.threads import spawn
+from sparktrain.base.clock import Clock, pause
+from sparktrain.base.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 from sparktrain.training.collectives.collective_call import CollectiveCall
 

@@ -13,8 +13,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from types import TracebackType
 from typing import Any
 
-from sparktrain.clock import Clock, SystemClock
-from sparktrain.threads import spawn
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 
 MAX_VALUE_BYTES = 64 * 1024

@@ -3,7 +3,7 @@
 import threading
 from collections import deque
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.collectives.backend import Exchange
 

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import astuple, fields
 
-from sparktrain.clock import Clock, pause
+from sparktrain.base.clock import Clock, pause
 from sparktrain.errors import CheckpointError, FormError, RingError
 from sparktrain.state.agent_messages import FormGang, OfferHandover
 from sparktrain.state.topology import Formation

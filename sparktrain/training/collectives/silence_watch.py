@@ -8,7 +8,7 @@ the network is to cause.
 import threading
 from collections.abc import Callable, Sequence
 
-from sparktrain.threads import spawn
+from sparktrain.base.threads import spawn
 
 LOOK_S = 0.2
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.rundir.step_file import encoded
 from sparktrain.training.collectives.step_notes import STEPS, StepNotes
 

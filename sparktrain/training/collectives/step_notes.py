@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain import clock
+from sparktrain.base import clock
 from sparktrain.rundir.step_file import StepFile
 from sparktrain.state.gangs.stragglers import LOOKED_STEPS, StepTimes
 

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparktrain.base.optional_packages import require, require_tensorflow
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import described
 from sparktrain.datasets.columns import Column, chosen
 from sparktrain.datasets.group_reader import GroupReader
 from sparktrain.datasets.manifest import Manifest
 from sparktrain.errors import SpecError
-from sparktrain.optional_packages import require, require_tensorflow
 from sparktrain.training.data import assignment
 from sparktrain.training.data.batch_columns import Names
 from sparktrain.training.data.feed_request import FeedRequest

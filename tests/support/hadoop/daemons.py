@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.executor.log_tail import tail_lines
 from tests.support.hadoop.java import HadoopError, command, environment, story
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sparktrain.clock import SystemClock, pause
+from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import FAST_JVM, jvm_here
-from sparktrain.yarn_jobs.command import ENVIRONMENT, PYTHON
+from sparktrain.driver.yarn_jobs.command import ENVIRONMENT, PYTHON
 from tests.support.hadoop import java
 from tests.support.hadoop.ports import HOST
 from tests.support.hadoop.yarn import Yarn

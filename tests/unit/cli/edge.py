@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.agent_sources import LateAgents
 from sparktrain.driver.options import RunOptions, SweepOptions
-from sparktrain.ids import TrialId
 from sparktrain.results.run_result import RunEnd
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus

@@ -11,13 +11,13 @@ import pytest
 import typer
 
 from sparktrain import __version__, cli
-from sparktrain.boundary import DriverTerminated
+from sparktrain.base.boundary import DriverTerminated
+from sparktrain.base.ids import TrialId
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.command_table import COMMANDS, application
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.results_json import to_json
 from sparktrain.runs.sweep_outcome import SweepStatus

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.runs import watcher
 from sparktrain.state.records import StandbysNoted
 from tests.unit.display.test_top_screen import NOW, TopScreen, drawn

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain import cli
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.step_file import StepFile, encoded
 from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
 from sparktrain.state.records import StepsTimed

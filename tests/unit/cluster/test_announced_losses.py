@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import AgentId, SparkTask
 from sparktrain.cluster import announced_losses
 from sparktrain.cluster.announced_losses import NODES_S, AnnouncedLosses, ClusterNotice
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.drain_events import AnnouncedDepartures
-from sparktrain.ids import AgentId, SparkTask
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.state import events as on

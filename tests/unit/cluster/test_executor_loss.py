@@ -7,12 +7,12 @@ from unittest.mock import patch
 
 import pytest
 
+from sparktrain.base.ids import AgentId, SparkTask
 from sparktrain.cluster.executor_loss import FORGET_S, UnexplainedLosses, explain_failure
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
 from sparktrain.driver.run_request import RunOutcome
-from sparktrain.ids import AgentId, SparkTask
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.transport import Link

@@ -18,7 +18,7 @@ from sparktrain.cluster.launch_warnings import (
     warn,
 )
 from sparktrain.errors import ResourceError, SpecError
-from tests.unit.doctor.seen import DRIVER, VERSIONS, facts, only, reads
+from tests.unit.ops.doctor.seen import DRIVER, VERSIONS, facts, only, reads
 
 YARN = {"executor.instances": "2", "executor.cores": "2"}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain import optional_packages
+from sparktrain.base import optional_packages
 from sparktrain.cluster import preflight
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import Backend, GangSpec

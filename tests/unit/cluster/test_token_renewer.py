@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.delegation_tokens import Fetched
 from sparktrain.cluster.kerberos_ticket import Ticket
 from sparktrain.cluster.token_renewer import Countdown, TokenKeeper, tokens_for, wait_s, wants_tokens

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.display.gang_view import Lag, lag_of, member_lines, shown, straggler
 from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.display.sweep_view import Screen, status_line, summary
-from sparktrain.ids import TrialId
 from sparktrain.state.gangs.stragglers import SlowCause, SlowMember, StepTimes
 from sparktrain.state.outcome import FailureKind, Restart
 from tests.unit.display.test_sweep_view import drawn

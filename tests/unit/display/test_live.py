@@ -12,11 +12,11 @@ from typing import TextIO
 import pytest
 from msgspec.structs import replace
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.display.live import LineDisplay, TerminalDisplay
 from sparktrain.display.progress import Display, MemberLine, MemberState, NullDisplay, Progress, RunningTrial
 from sparktrain.display.shared_stream import STREAMS
-from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Restart
 from sparktrain.state.trial import TrialStatus

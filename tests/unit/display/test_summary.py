@@ -5,9 +5,9 @@ from io import StringIO
 
 from rich.console import Console
 
+from sparktrain.base.ids import TrialId
 from sparktrain.display.summary import summary_table
 from sparktrain.display.trial_table import as_text
-from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.state.outcome import Failure, FailureKind
 from tests.unit.runs.outcomes import BAD, GOOD, RESULT, chief

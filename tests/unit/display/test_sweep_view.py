@@ -8,9 +8,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from sparktrain.base.ids import TrialId
 from sparktrain.display.progress import Progress, RunningTrial
 from sparktrain.display.sweep_view import Rows, Screen, ended_line, failed_lines, status_line, summary
-from sparktrain.ids import TrialId
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.trial import TrialStatus

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from sparktrain.base.ids import TrialId
 from sparktrain.cli.top_command import keys_in
 from sparktrain.display.status_json import run_json
 from sparktrain.display.top_screen import TopAction, TopKey, TopScreen
-from sparktrain.ids import TrialId
 from sparktrain.runs import watcher
 from sparktrain.runs.view import RunView
 from sparktrain.state.records import TrialConcluded

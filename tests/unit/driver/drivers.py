@@ -9,7 +9,8 @@ from itertools import count, cycle
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, TrialId
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator, journal_writer
@@ -23,7 +24,6 @@ from sparktrain.driver.prepare.owned_run import claim
 from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.driver.run_request import RunOutcome
-from sparktrain.ids import AgentId, Generation, Member, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.member_call import MemberCall
 from sparktrain.protocol.memory_transport import MemoryTransport

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, TrialId
 from sparktrain.driver.prepare.ready_run import request_of
-from sparktrain.ids import Generation, Member, TrialId
 from sparktrain.search.sampler import Observation, PastSuggestion, Sampler, Suggestion
 from sparktrain.state.records import TrialsAdded
 from tests.unit.driver import drivers

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.driver.journal_writer import JournalWriter
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.records import GangFormed

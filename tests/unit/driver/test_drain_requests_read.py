@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import Coordinator

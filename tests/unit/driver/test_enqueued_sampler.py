@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import uniform
 from sparktrain.driver.continuation.enqueued_sampler import EnqueuedSampler
-from sparktrain.ids import TrialId
 from sparktrain.runs.additions.enqueued import EnqueuedTrial
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.sampled_space import space as sampled

@@ -1,7 +1,7 @@
 """The messages at the end of a run."""
 
+from sparktrain.base.ids import TrialId
 from sparktrain.driver.finish import interrupted
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.next_commands import NextCommands
 from sparktrain.runs.sweep_outcome import SweepStatus

@@ -8,11 +8,11 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import types as t
 
+from sparktrain.cluster.dataframes import frame_writer
+from sparktrain.cluster.dataframes.frame_schema import frame_columns
+from sparktrain.cluster.dataframes.frame_writer import WriteTask, write_frame
 from sparktrain.config.data_sources import FrameSource, StreamSource
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.dataframes import frame_writer
-from sparktrain.dataframes.frame_schema import frame_columns
-from sparktrain.dataframes.frame_writer import WriteTask, write_frame
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import check_sessions, plan_data

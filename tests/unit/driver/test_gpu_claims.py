@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import AgentId
 from sparktrain.driver.gpu_claims import DEAD_S, GpuClaims
-from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 
 

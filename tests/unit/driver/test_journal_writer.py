@@ -6,11 +6,11 @@ from collections.abc import Coroutine, Sequence
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.driver import journal_writer as module
 from sparktrain.driver.journal_writer import CHECK_S, JournalPort, JournalWriter
 from sparktrain.errors import DeposedError, StoreTimeoutError
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.rundir.journal.writer import Compaction
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do

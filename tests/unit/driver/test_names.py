@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.driver.prepare.naming import NamedRun, take_name

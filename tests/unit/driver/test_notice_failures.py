@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.base.ids import AgentId
 from sparktrain.driver.notice_failures import NoticeFailures
-from sparktrain.ids import AgentId
 
 ONE, OTHER = AgentId("agent-1"), AgentId("agent-2")
 

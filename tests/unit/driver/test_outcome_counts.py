@@ -2,11 +2,11 @@
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.display.progress import Standing
 from sparktrain.display.standing import best_line, best_part
 from sparktrain.driver.outcome_counts import Tally
-from sparktrain.ids import TrialId
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.outcome import Outcome
 from sparktrain.state.trial import Trial, TrialStatus

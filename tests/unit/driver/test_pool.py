@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from sparktrain.boundary import DriverTerminated
+from sparktrain.base.boundary import DriverTerminated
+from sparktrain.base.ids import RunId
 from sparktrain.driver import pool as pools
 from sparktrain.driver.engines.engine import Address, JobEnd
 from sparktrain.driver.engines.job_failures import RELAUNCHES
@@ -24,7 +25,6 @@ from sparktrain.errors import (
     PoolError,
     SparktrainError,
 )
-from sparktrain.ids import RunId
 from sparktrain.state.commands import EndRun
 from sparktrain.state.ending import Ending
 from tests.unit.driver.drivers import prepared

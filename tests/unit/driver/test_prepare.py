@@ -5,6 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.call_option import settled
 from sparktrain.config.data_sources import TableSource
 from sparktrain.config.gang_spec import Backend, GangSpec
@@ -17,7 +18,6 @@ from sparktrain.driver.prepare.checked_call import CheckedCall, SlotRequest, com
 from sparktrain.driver.prepare.naming import NamedRun
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import DataError, ResumeError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.history import look, this_driver
 from sparktrain.runs.sweep_outcome import SweepStatus

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.config.gang_options import MEMBER_DEFAULTS
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
@@ -16,7 +17,6 @@ from sparktrain.display.progress import MemberState
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import LONGEST_PAUSE_S, ProgressPace, progress_of
 from sparktrain.driver.run_request import RunRequest
-from sparktrain.ids import Generation, TrialId
 from sparktrain.runs.trial_result import result_of
 from sparktrain.search.grid import SpaceSampler
 from sparktrain.search.space import single

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.call_option import settled
 from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.continuation.program import StoredProgram
@@ -12,7 +13,6 @@ from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare.checked_call import compose
 from sparktrain.driver.prepare.stored_call import compose_again
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoints import Draft
 from sparktrain.rundir.layout import RunLayout

@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sparktrain.ids import Generation, Member, RunId, TrialId
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import Link
 from sparktrain.rundir.layout import RunLayout

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 from sparktrain import data
+from sparktrain.cluster.dataframes import frame_writer
+from sparktrain.cluster.dataframes.frame_writer import WriteTask, WrittenPart, write_part
 from sparktrain.config.data_sources import sources_of
-from sparktrain.dataframes import frame_writer
-from sparktrain.dataframes.frame_writer import WriteTask, WrittenPart, write_part
 from sparktrain.datasets import group_file
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.datasets.group_fetch import GroupFetcher

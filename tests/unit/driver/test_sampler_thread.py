@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import TrialId
 from sparktrain.driver.sampler_thread import SamplerThread, guarded_aside
 from sparktrain.errors import SamplerError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search.own_sampler import OwnSampler
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Suggestion
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.prepare import checked_call
-from sparktrain.ids import AgentId, RunId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.protocol.messages import Tokens

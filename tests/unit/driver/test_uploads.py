@@ -5,11 +5,11 @@ from uuid import uuid4
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.uploads import Uploads
 from sparktrain.errors import ProtocolError
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.transport import LinkClosedError
 from sparktrain.rundir.event_files import segment

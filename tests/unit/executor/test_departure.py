@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.executor.departure import EXECUTOR_GRACE_S, IDLE_S, TERM_GRACE_S, Departure, LossNotice
 
 NOTICE = LossNotice("SIGTERM", TERM_GRACE_S, signal.SIGTERM)
@@ -61,7 +61,7 @@ async def test_signals_are_notices() -> None:
 def test_the_hang_up_of_an_executor_that_was_killed_ends_the_process_at_once() -> None:
     program = (
         "import asyncio, os, signal, subprocess\n"
-        "from sparktrain.clock import SystemClock\n"
+        "from sparktrain.base.clock import SystemClock\n"
         "from sparktrain.executor.departure import Departure\n"
         "async def main():\n"
         "    killed = subprocess.Popen(['sleep', '60'])\n"

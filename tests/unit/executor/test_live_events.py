@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.executor import live_events
 from sparktrain.executor.live_events import LiveEvents
 from sparktrain.executor.upload_queue import Chunks, Storing, Uploader
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 
 MEMBER = Member(RunId("run"), TrialId(0), Generation(1))

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import CheckpointError
 from sparktrain.executor import memory_holder
 from sparktrain.executor.memory_holder import MemoryHolder, shared_memory
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.folder_checksum import folder_checksum

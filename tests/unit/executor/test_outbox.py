@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.executor.outbox import Outbox
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.state.outcome import Outcome, Report
 

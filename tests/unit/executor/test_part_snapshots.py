@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sparktrain.base.ids import AgentId
 from sparktrain.executor.snapshots import CheckpointStorer, SnapshotRetryPolicy
-from sparktrain.ids import AgentId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.checkpoints import MANIFEST, left_over, manifest_of, verified

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError
 from sparktrain.executor.snapshots import CheckpointStorer, SnapshotRetryPolicy
-from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.checkpoints import MANIFEST, listed

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.base.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.executor.upload_queue import SMALL_BYTES, Chunks, Storing, Uploader
-from sparktrain.ids import AgentId, Generation, Member, RunId, TrialId
 from sparktrain.protocol import messages as m
 
 MEMBER = Member(RunId("run"), TrialId(0), Generation(1))

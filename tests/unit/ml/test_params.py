@@ -7,7 +7,7 @@ import pytest
 from pyspark.ml.param import TypeConverters
 
 import sparktrain as st
-from sparktrain.dataframes.ml_params import StageParams, stage_param
+from sparktrain.cluster.dataframes.ml_params import StageParams, stage_param
 from sparktrain.ml import EstimatorParams, KerasEstimator, KerasModel, ModelParams
 from sparktrain.ml.fit_data import columns_of
 from tests.spark import keras_stages

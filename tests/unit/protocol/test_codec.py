@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import ProtocolError
-from sparktrain.ids import Generation, Member, RunId, TrialId
 from sparktrain.protocol import codec, messages, pipe_messages
 from sparktrain.protocol.member_call import MemberCall
 from tests.support.examples import examples

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.protocol.splice import Splice
 
 LIMIT_S = 10.0

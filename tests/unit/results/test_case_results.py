@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import NoBestTrialError
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.results_json import from_json, to_bytes, to_json
 from sparktrain.runs.sweep_outcome import SweepStatus

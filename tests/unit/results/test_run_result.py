@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import InfraError, RunFailedError, RunLostError, RunStoppedError, UserError
-from sparktrain.ids import TrialId
 from sparktrain.results.run_result import RunEnd, RunResult
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.objectives import constraints
 from sparktrain.errors import NoBestTrialError, SpecError
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.sweep_outcome import SweepStatus, status_of
 from sparktrain.runs.trial_result import MemberResult, TrialResult

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.errors import CheckpointError, DeposedError, JournalCorruptError, RunDirectoryError
-from sparktrain.ids import AgentId, Member
 from sparktrain.rundir import checkpoints as product
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import read

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.checkpoints import MANIFEST, Draft, commit, fetch, write, write_part
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir import checkpoints
 from sparktrain.rundir.checkpoint_copy import copy_checkpoint
 from sparktrain.rundir.checkpoints import Draft

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sparktrain.base.ids import Generation
 from sparktrain.errors import CheckpointError
-from sparktrain.ids import Generation
 from sparktrain.rundir.checkpoints import (
     MANIFEST,
     Listed,

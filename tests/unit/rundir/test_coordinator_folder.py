@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.rundir.coordinator_folder import (
     CallEnd,
     CoordinatorAddress,

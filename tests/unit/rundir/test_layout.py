@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.event_files import segment
 from sparktrain.rundir.layout import BlockName, RunLayout
 from sparktrain.store.base import check_path

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.rundir import newest_step as module
 from sparktrain.rundir.newest_step import NewestStep, read_newest_step
 from sparktrain.training.step_reports import StepReports

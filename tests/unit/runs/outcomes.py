@@ -1,7 +1,7 @@
 """A run with one succeeded and one failed trial, as tests read and draw it."""
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import TrialId
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import MemberResult, TrialResult
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from sparktrain.base.ids import RunId, TrialId
 from sparktrain.driver.finish import finished, result
 from sparktrain.driver.prepare.attached_run import AttachedRun, attach
 from sparktrain.driver.prepare.checked_call import CheckedCall
 from sparktrain.driver.prepare.naming import take_name
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.errors import DeposedError, ResumeError, RunDirectoryError, SamplerError
-from sparktrain.ids import RunId, TrialId
 from sparktrain.protocol.certificates import issue, server_fingerprint
 from sparktrain.protocol.grpc import GrpcListener
 from sparktrain.results.sweep_result import SweepResult, sweep_result

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import logs
 from sparktrain.runs.logs import Follower, LogFile, LogSelection, TerminalSanitizer, chosen, content, delay_of, logs_in

@@ -6,8 +6,8 @@ import time
 import numpy as np
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.pareto import nondominated
 from sparktrain.runs.sweep_outcome import SweepStatus

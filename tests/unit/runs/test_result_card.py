@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.outcome import Failure, FailureKind

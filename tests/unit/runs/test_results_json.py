@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.runs.results_json import from_json, to_bytes, to_json
 from sparktrain.runs.sweep_outcome import SweepOutcome, SweepStatus
 from sparktrain.runs.trial_result import MemberResult, TrialResult

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import sparktrain as st
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.rundir.layout import BlockName
 from sparktrain.rundir.report_parts import lines_of, step_row, table_of_lines
 from sparktrain.rundir.report_table import current, rows_of

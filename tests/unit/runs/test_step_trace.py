@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import Rank
 from sparktrain.errors import RunDirectoryError
-from sparktrain.ids import Rank
 from sparktrain.rundir.step_file import StepFile, decoded, encoded
 from sparktrain.runs.steps.step_lines import step_lines, step_time
 from sparktrain.runs.steps.step_trace import same_steps, trace_of

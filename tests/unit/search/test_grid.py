@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search.grid import MAX_TRIALS, SpaceSampler
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion
 from sparktrain.search.space import Space, cases, grid

@@ -8,10 +8,10 @@ from typing import Any
 import optuna
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import choice, lograndint, loguniform, normal, quniform, randint, uniform
 from sparktrain.config.sampler_names import SAMPLERS
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search import named_samplers
 from sparktrain.search.named_samplers import SamplerChoice, stored_choice
 from sparktrain.search.optuna_sampler import Goal

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import uniform
 from sparktrain.config.objectives import Objective, constraints
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search.named_samplers import SamplerChoice
 from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampled_space import space

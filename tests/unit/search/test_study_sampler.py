@@ -9,8 +9,8 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution, distribution_to_json
 from optuna.trial import TrialState
 
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import SamplerError
-from sparktrain.ids import TrialId
 from sparktrain.optuna import StudyCallbacks
 from sparktrain.search.sampler import AnsweringSampler, Observation, ObservedStatus, PastAnswer, PastSuggestion, Reply
 from sparktrain.search.study_sampler import LABEL, StudySampler

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import choice, loguniform, normal, quniform, randint, uniform
-from sparktrain.ids import TrialId
 from sparktrain.search.named_samplers import SamplerChoice
 from sparktrain.search.optuna_sampler import Goal
 from sparktrain.search.sampled_space import space

@@ -1,6 +1,6 @@
 """One gang in a world, for tests."""
 
-from sparktrain.ids import AgentId, TrialId
+from sparktrain.base.ids import AgentId, TrialId
 from sparktrain.state.trial import Trial
 from tests.unit.state.world import World
 

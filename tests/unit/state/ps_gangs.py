@@ -1,7 +1,7 @@
 """Gangs with a parameter server, for tests of members that restart alone."""
 
+from sparktrain.base.ids import AgentId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from tests.unit.state.gangs import by_rank

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sparktrain.base.ids import AgentId, Generation, Member, Rank, TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

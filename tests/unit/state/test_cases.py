@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain.base.ids import AgentId, TrialId
 from sparktrain.config.stoppers import Threshold
-from sparktrain.ids import AgentId, TrialId
 from sparktrain.runs.history import observation
 from sparktrain.search.sampler import Observation, ObservedStatus
 from sparktrain.state import agent_messages as m

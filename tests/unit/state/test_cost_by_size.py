@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sparktrain.ids import AgentId, Generation, Member, TrialId
+from sparktrain.base.ids import AgentId, Generation, Member, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.simulation.shared_pool import SimulatedCall, VirtualPool
+from sparktrain.ops.simulation.shared_pool import SimulatedCall, VirtualPool
 from sparktrain.state.agents import Agents
 
 CALLS = 6

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.ids import AgentId
+from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -1,6 +1,6 @@
 """A gang's verdict."""
 
-from sparktrain.ids import AgentId, Generation, Rank, RunId, TrialId
+from sparktrain.base.ids import AgentId, Generation, Rank, RunId, TrialId
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.gangs.gang_progress import GangAttendance
 from sparktrain.state.outcome import Failure, FailureKind, Outcome

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from sparktrain.ids import AgentId, Generation, Member, Rank
+from sparktrain.base.ids import AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.ids import AgentId, TrialId
+from sparktrain.base.ids import AgentId, TrialId
 from sparktrain.state import commands as do
 from sparktrain.state.ending import Ending
 from sparktrain.state.health import EXCLUDED_AFTER, FIRST_BACK_OFF_S

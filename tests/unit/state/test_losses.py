@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.ids import AgentId, TrialId
+from sparktrain.base.ids import AgentId, TrialId
 from sparktrain.state import commands as do
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind, Loss, Restart

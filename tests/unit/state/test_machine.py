@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.ids import AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.base.ids import AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.base.ids import AgentId, Generation, Member, Rank
 from sparktrain.config.gang_spec import Role
-from sparktrain.ids import AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.state.outcome import FailureKind, Restart
 from sparktrain.state.restart_history import RestartHistory
 from sparktrain.state.trial import Trial

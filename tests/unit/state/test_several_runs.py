@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.base.ids import RunId, TrialId
 from sparktrain.config.option_rules import LEAST_WEIGHT, MOST_WEIGHT
-from sparktrain.ids import RunId, TrialId
 from sparktrain.state import events as on
 from sparktrain.state.allocation.reservation import FIRST_HOLD_S
 from sparktrain.state.outcome import FailureKind

@@ -2,7 +2,7 @@
 
 from collections import Counter, deque
 
-from sparktrain.ids import AgentId, RunId
+from sparktrain.base.ids import AgentId, RunId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

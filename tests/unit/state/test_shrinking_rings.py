@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.ids import AgentId, Rank
+from sparktrain.base.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.losses.growth import GROW_AFTER_S

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sparktrain.ids import AgentId
+from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.liveness import ANSWER_S

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.ids import AgentId
+from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state.gangs.stragglers import StepTimes
 from sparktrain.state.records import StepsTimed

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from sparktrain.ids import Rank
+from sparktrain.base.ids import Rank
 from sparktrain.state.gangs.stragglers import (
     LOOKED_STEPS,
     SlowCause,

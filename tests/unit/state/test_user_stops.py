@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.base.ids import AgentId, TrialId
 from sparktrain.config.stoppers import ASHA
-from sparktrain.ids import AgentId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.outcome import Outcome

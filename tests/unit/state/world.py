@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktrain.ids import AgentId, Member, RunId, TrialId
+from sparktrain.base.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on

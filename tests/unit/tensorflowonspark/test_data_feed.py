@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import DataError, SpecError, StreamError
 from sparktrain.protocol.row_pickles import pickled
 from sparktrain.tensorflowonspark import TFNode

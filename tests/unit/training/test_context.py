@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.outcome import Report
 from sparktrain.training.context import TrainContext

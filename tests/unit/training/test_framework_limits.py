@@ -66,9 +66,9 @@ def test_a_key_is_made_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_missing_jax_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from sparktrain.optional_packages import require
+    from sparktrain.base.optional_packages import require
 
-    monkeypatch.setattr("sparktrain.optional_packages.find_spec", lambda name: None)
+    monkeypatch.setattr("sparktrain.base.optional_packages.find_spec", lambda name: None)
     with pytest.raises(SpecError, match=r"ctx.jax_key\(\) needs JAX.*pip install 'sparktrain\[jax\]'"):
         require("jax", "ctx.jax_key()")
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import FormError, SpecError
-from sparktrain.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.protocol.pipe_messages import Assignment, LocalCode
 from sparktrain.state.topology import ALONE, MemberAddress
 from sparktrain.training import gang_join

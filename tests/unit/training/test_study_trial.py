@@ -10,7 +10,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.search.sampler import Observation, ObservedStatus
 from sparktrain.search.study_sampler import StudySampler
 from sparktrain.state.outcome import EndedEarly

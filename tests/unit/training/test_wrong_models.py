@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.model_kinds import kind_of
 from sparktrain.errors import SpecError
-from sparktrain.model_kinds import kind_of
-from sparktrain.prediction import _url_of
+from sparktrain.ml.prediction import _url_of
 from sparktrain.training.checkpoint.saver import state_module
 from sparktrain.training.export import export
 from sparktrain.training.frameworks.keras.keras_framework import check_optimizer

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.errors import StreamError
 from sparktrain.protocol.feed_messages import FEED_LEASE_S, Enough, FeedRefused, LastAnswer, Results
 from sparktrain.protocol.row_pickles import batch_of, pickle_of, unpickled

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.errors import StreamError
 from sparktrain.protocol.feed_messages import FEED_LEASE_S
 from sparktrain.training.data.stream.answer_queue import AnsweredExchange, AnswerQueue

@@ -12,7 +12,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.errors import ProtocolError, StreamError
 from sparktrain.protocol.codec import decode, encode
 from sparktrain.protocol.credentials import CertificateBundle
@@ -35,7 +36,6 @@ from sparktrain.protocol.feed_messages import (
     PartitionEnd,
     SendFrom,
 )
-from sparktrain.threads import spawn
 from sparktrain.training.data.stream.answer_queue import Answer, AnsweredExchange, AnswerQueue
 from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionProgress
 from sparktrain.training.data.stream.partition_use import PartitionKey

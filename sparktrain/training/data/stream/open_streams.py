@@ -4,10 +4,10 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.pipe_messages import FeedPhase, RowsAwaited
-from sparktrain.threads import spawn
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.data.stream.epoch_reader import Phase
 from sparktrain.training.data.stream.feed_reader import Agree, FeedReader, alone

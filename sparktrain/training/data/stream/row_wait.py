@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 
 AWAIT_S = 1.0
 """A member that has waited so long informs its run."""

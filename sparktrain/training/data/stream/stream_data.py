@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sparktrain.base.optional_packages import require_tensorflow
 from sparktrain.datasets.columns import Column, ColumnKind, chosen
 from sparktrain.datasets.values import check_values, shaped, to_numpy
 from sparktrain.errors import DataError, SpecError, StreamError
-from sparktrain.optional_packages import require_tensorflow
 from sparktrain.training.data import assignment
 from sparktrain.training.data.batch_columns import Names, Selection
 from sparktrain.training.data.stream.feed_reader import Agree, FeedReader

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.errors import EnvironmentMismatchError
-from sparktrain.patched_imports import patch_when_imported
 from sparktrain.training.frameworks.contract import Framework
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import jax
 import jax._src.distributed as jax_distributed
 from jax._src import lib
 
-from sparktrain.clock import Clock, SystemClock, pause
+from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.errors import FormError, SpecError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier

@@ -16,9 +16,9 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from sparktrain.base.threads import spawn
 from sparktrain.errors import RingError
 from sparktrain.state.topology import Formation
-from sparktrain.threads import spawn
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog

@@ -6,8 +6,8 @@ from typing import Any
 
 import jax
 
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.errors import SpecError
-from sparktrain.patched_imports import patch_when_imported
 from sparktrain.state.topology import Formation
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.direction import mode_of
 from sparktrain.config.environment import TORCH
 from sparktrain.config.param_values import described

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.param_values import described, did_you_mean

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.environment import JAX
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import CheckpointSaver

@@ -4,9 +4,9 @@ import os
 import sys
 from typing import Any
 
+from sparktrain.base.model_kinds import KERAS_MODEL, KERAS_OPTIMIZER, kind_of, named_kind
 from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend
 from sparktrain.errors import SpecError
-from sparktrain.model_kinds import KERAS_MODEL, KERAS_OPTIMIZER, kind_of, named_kind
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.contract import Framework
 

@@ -5,9 +5,9 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from sparktrain.base.patched_imports import ImportHook, LoaderAround
 from sparktrain.config.environment import KERAS_BACKEND, KERAS_BACKENDS, keras_backend, refusal_in_gang
 from sparktrain.errors import SpecError
-from sparktrain.patched_imports import ImportHook, LoaderAround
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import user_line
 

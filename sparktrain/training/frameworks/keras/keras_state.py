@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sparktrain.base.model_kinds import named_kind
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
-from sparktrain.model_kinds import named_kind
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, source_rank
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice

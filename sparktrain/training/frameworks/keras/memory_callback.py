@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.collectives.ring import Ring

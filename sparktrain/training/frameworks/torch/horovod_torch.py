@@ -10,9 +10,9 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import FormError, SpecError
-from sparktrain.patched_imports import patch_when_imported
 
 if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext

@@ -5,8 +5,8 @@ import os
 from types import ModuleType
 from typing import Any
 
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.config.gang_spec import Backend
-from sparktrain.patched_imports import patch_when_imported
 
 _MODULE = "torch.distributed"
 _ENVIRONMENT = {

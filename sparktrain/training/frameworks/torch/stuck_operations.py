@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sparktrain.clock import pause
-from sparktrain.threads import spawn
+from sparktrain.base.clock import pause
+from sparktrain.base.threads import spawn
 from sparktrain.training.collectives.opened_sockets import PeerConnections
 
 STATUS = 70

@@ -3,8 +3,8 @@
 import sys
 from typing import Any
 
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.errors import EnvironmentMismatchError
-from sparktrain.patched_imports import patch_when_imported
 from sparktrain.training.frameworks.contract import Framework, contains
 from sparktrain.training.frameworks.torch_devices import has_devices
 

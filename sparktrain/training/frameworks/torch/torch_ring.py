@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier, gpu_identity

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from sparktrain.base.model_kinds import named_kinds
 from sparktrain.config.param_values import described
 from sparktrain.errors import OutOfStepError, UserError
-from sparktrain.model_kinds import named_kinds
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import MEMBER, MEMBER_BYTES, Array, TensorFiles, numeric
 from sparktrain.training.collectives.ring import Ring

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sparktrain.ids import TrialId
+from sparktrain.base.ids import TrialId
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain.base.ids import Generation, TrialId
 from sparktrain.errors import RunDirectoryError
-from sparktrain.ids import Generation, TrialId
 from sparktrain.rundir.journal import file_format
 from sparktrain.rundir.journal.file_format import (
     BATCH,

@@ -2,8 +2,8 @@
 
 import pytest
 
+from sparktrain.base.ids import Generation, RunId, TrialId
 from sparktrain.errors import DeposedError, JournalCorruptError
-from sparktrain.ids import Generation, RunId, TrialId
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.salvage import SalvageReport, fsck, repair
 from sparktrain.rundir.journal.writer import Journal

@@ -7,14 +7,14 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.ids import TrialId
 from sparktrain.errors import MissingFileError, SpecError
-from sparktrain.ids import TrialId
-from sparktrain.report.reading import read_document
 from sparktrain.runs.additions.trial_labels import LabelReader
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.watcher import LABELS_S, Observer
 from sparktrain.state.trial import TrialStatus
+from sparktrain.views.report.reading import read_document
 from tests.unit.driver.stored import HandClock, ScriptedRun, typical
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import DeposedError, RunDirectoryError, SpecError
 from sparktrain.rundir.checkpoints import fetch
 from sparktrain.rundir.journal.reader import read

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import DeposedError, RunDirectoryError
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.runs import history

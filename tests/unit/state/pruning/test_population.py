@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import choice, lograndint, loguniform, normal, quniform, randint, uniform
 from sparktrain.config.stoppers import PBT, rules_of
 from sparktrain.errors import SpecError
-from sparktrain.ids import TrialId
 from sparktrain.search.leaves import leaves_for
 from sparktrain.search.sampled_space import space
 from sparktrain.search.space import grid, when

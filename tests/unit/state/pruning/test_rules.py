@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktrain.base.ids import TrialId
 from sparktrain.config.stoppers import (
     ASHA,
     AnyStopRule,
@@ -17,7 +18,6 @@ from sparktrain.config.stoppers import (
     Threshold,
     Wilcoxon,
 )
-from sparktrain.ids import TrialId
 from sparktrain.state.outcome import Report
 from sparktrain.state.pruning.asha import HalvingRule
 from sparktrain.state.pruning.rule import GRID, Aim, newest_point

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered, Unsaved
 from sparktrain.training.checkpoint import saver, tensor_files

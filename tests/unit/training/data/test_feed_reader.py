@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import SpecError, StreamError
 from sparktrain.protocol.row_pickles import pickled
 from sparktrain.training.data.stream.feed_queue import MOST_BATCHES, Feeder, FeedQueue, PartitionKey

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec
 from sparktrain.errors import SpecError, StrategyError
 from sparktrain.state.topology import Formation, MemberAddress

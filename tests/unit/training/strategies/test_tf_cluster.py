@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import ALONE, Formation, MemberAddress

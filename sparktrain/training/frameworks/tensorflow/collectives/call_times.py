@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock, now_ns
+from sparktrain.base.clock import SystemClock, now_ns
 from sparktrain.training.collectives.step_notes import CALLS, Table
 
 _HOST = "/CPU:0"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import tensorflow as tf
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier, gpu_identity

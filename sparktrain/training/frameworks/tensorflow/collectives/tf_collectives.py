@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import tensorflow_server_pb2
 from tensorflow.python.eager import context
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, FunctionError, RingError, StrategyError
 from sparktrain.state.topology import Formation

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.base.patched_imports import ImportHook, patching
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import SpecError
-from sparktrain.patched_imports import ImportHook, patching
 
 if TYPE_CHECKING:
     from sparktrain.state.topology import Formation

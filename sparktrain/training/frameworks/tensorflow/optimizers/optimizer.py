@@ -7,8 +7,8 @@ from weakref import WeakKeyDictionary
 import keras
 import tensorflow as tf
 
+from sparktrain.base.model_kinds import named_kind
 from sparktrain.errors import SpecError
-from sparktrain.model_kinds import named_kind
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.keras.outer_scale import OuterScale

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.server_keys import ServerKeys

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktrain.backoff import Backoff, RetryBudget
-from sparktrain.clock import Clock, SystemClock
+from sparktrain.base.backoff import Backoff, RetryBudget
+from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.config.server_settings import ServerSettings
 from sparktrain.errors import ProtocolError, RingError
 from sparktrain.protocol.credentials import SERVER_NAME, CertificateBundle

@@ -10,12 +10,12 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from sparktrain.clock import SystemClock
+from sparktrain.base.clock import SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.strangers import StrangerPlaces
 from sparktrain.state.message import Message
-from sparktrain.threads import spawn
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import (
     Endpoint,
     Fill,

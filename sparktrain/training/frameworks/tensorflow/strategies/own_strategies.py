@@ -16,7 +16,7 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import (
 from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterServerStrategyV2
 from tensorflow.python.eager import context
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import StrategyError
 from sparktrain.state.topology import Formation

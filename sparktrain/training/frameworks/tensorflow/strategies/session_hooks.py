@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.rundir.newest_step import newest_step
 
 v1 = tf.compat.v1

@@ -17,10 +17,10 @@ import tensorflow as tf
 from tensorflow.python.training.monitored_session import USE_DEFAULT
 from tensorflow.python.training.session_manager import SessionManager
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
+from sparktrain.base.ids import CHIEF
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, RingError
-from sparktrain.ids import CHIEF
 from sparktrain.state.topology import Formation
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.frameworks.keras.keras_patches import replace

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sparktrain.clock import Clock
+from sparktrain.base.clock import Clock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError

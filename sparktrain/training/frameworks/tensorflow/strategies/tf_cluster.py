@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from sparktrain.clock import Clock, pause
+from sparktrain.base.clock import Clock, pause
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress

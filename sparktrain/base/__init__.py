@@ -1,0 +1,1 @@
+"""Tools that every layer uses, and that know nothing of a run."""

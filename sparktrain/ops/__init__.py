@@ -1,0 +1,1 @@
+"""A wing: the examination of a cluster, and recorded runs in virtual time."""

@@ -1,0 +1,1 @@
+"""A wing: what people look at, from reports to live pages."""
