@@ -1,5 +1,7 @@
 """Spark gives the job of the agents up when one slot has failed too often, and ends healthy agents with it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -37,3 +39,15 @@ def test_a_job_that_spark_gives_up_costs_a_gang_one_restart(
         "the Spark job of the agents is resubmitted, for it ended: org.apache.spark.SparkException"
     )
     assert said[0].endswith("raise spark.task.maxFailures, by default 4, above the losses to outlast")
+
+
+@pytest.mark.all(
+    case="a gang that waits for an agent on an executor that Spark excludes after a loss",
+    covered_by="`unit/cluster/test_spark_settings`: what explains why agents do not start",
+)
+@pytest.mark.timeout(500)
+def test_a_gang_that_waits_for_an_excluded_executor_ends_with_the_key(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "tests.faults.excluded_executor", str(tmp_path)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=450)
+    assert "1 of 2 agents" in ended.stdout, ended.stderr
+    assert "spark.excludeOnFailure.enabled=true: after a loss Spark may start no agent" in ended.stdout
