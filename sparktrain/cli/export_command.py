@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option, with_help
+from sparktrain.cli.flags import Debug, Directory, option, with_help
+from sparktrain.config.panels import OUTPUT, SHOWN
 from sparktrain.errors import SpecError
 from sparktrain.runs.local_output import output_path, replace_file
 

@@ -6,6 +6,7 @@ Nothing here imports the catalog of options, which `training_flags` needs: comma
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
+from inspect import Parameter, Signature, signature
 from textwrap import indent
 from typing import Annotated, Any, TypeVar
 
@@ -13,10 +14,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from sparktrain.cli.common import LOOKING_CODES
+from sparktrain.config.panels import OUTPUT, PANELS
 
-FUNCTION = "The function"
-OUTPUT = "Output"
-SHOWN = "What is shown"
 COMMAND_CLASS = "command_class"
 """The attribute of a command's function that has its class."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
@@ -46,7 +45,10 @@ class CommandWithExamples(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """See base class."""
-        return _plain(super().get_params(ctx))
+        params = _plain(super().get_params(ctx))
+        for param in params[-1:]:
+            param.rich_help_panel = OUTPUT  # --help, which Typer shows in a panel before all others
+        return params
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """See base class."""
@@ -57,11 +59,16 @@ class CommandWithExamples(TyperCommand):
 
 
 def with_help(examples: str, codes: Mapping[int, str] = LOOKING_CODES, heading: str = "Exit codes") -> Callable[[F], F]:
-    """Give the function of a command the class that Typer makes it of: its help ends with `examples` and `codes`."""
+    """Give the function of a command the class that Typer makes it of, and its flags the order of `PANELS`.
+
+    Its help ends with `examples` and `codes`.
+    """
 
     def decorate(function: F) -> F:
         attributes = {"examples": examples, "codes": codes, "heading": heading}
         setattr(function, COMMAND_CLASS, type("Command", (CommandWithExamples,), attributes))
+        params = [param.replace(kind=Parameter.KEYWORD_ONLY) for param in signature(function).parameters.values()]
+        function.__signature__ = Signature(sorted(params, key=_place))  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -84,6 +91,12 @@ def _plain(parameters: list[Any]) -> list[Any]:
             if parameter.param_type_name == "argument" and parameter.required:
                 parameter.get_usage_pieces = partial(_usage_of, parameter)
     return parameters
+
+
+def _place(param: Parameter) -> int:
+    """The place of a parameter in the help: arguments first."""
+    panel = getattr(param.annotation.__metadata__[0], "rich_help_panel", None)
+    return PANELS.index(panel) + 1 if panel else 0
 
 
 def _value_shown(parameter: Any, ctx: Any) -> str:

@@ -8,7 +8,8 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option, with_help
+from sparktrain.cli.flags import Debug, Directory, option, with_help
+from sparktrain.config.panels import OUTPUT, SHOWN
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 

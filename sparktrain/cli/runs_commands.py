@@ -8,8 +8,9 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import SHOWN, Debug, option, with_help
+from sparktrain.cli.flags import Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.config.panels import DELETED, SHOWN
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.errors import SpecError
 from sparktrain.runs.listing.run_states import STATES
@@ -30,7 +31,6 @@ DIFF_EXAMPLES = """\
 Why two runs have other results:
   sparktrain diff hdfs:///exp/mnist hdfs:///exp/mnist-2
 """
-DELETED = "What is deleted"
 
 
 @with_help(LS_EXAMPLES)

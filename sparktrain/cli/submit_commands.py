@@ -11,9 +11,9 @@ import typer
 
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.common import LOOKING_CODES, TRAINING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, Debug, Quiet, option, with_help
-from sparktrain.config.option_catalog import SPARK
+from sparktrain.cli.flags import Debug, Quiet, option, with_help
 from sparktrain.config.option_rules import words as names
+from sparktrain.config.panels import OUTPUT, PACK, SIZE, SPARK, WHERE
 
 if TYPE_CHECKING:
     from sparktrain.driver.yarn_jobs.command import Job
@@ -39,8 +39,6 @@ Only print the spark-submit line:
 Resume a run after its driver was lost, with the Python of the nodes:
   sparktrain submit --pack none resume hdfs:///runs/mnist
 """
-PACK = "The environment of executors"
-WHERE = "Where it runs"
 _FUNCTIONS: dict[str, Callable[..., int]] = {
     "sweep": train_commands.sweep,
     "run": train_commands.run,
@@ -104,9 +102,9 @@ def submit(
     ] = None,
     queue: Annotated[str | None, option(WHERE, "NAME", "The YARN queue.")] = None,
     label: Annotated[str | None, option(WHERE, "NAME", "Executors run on nodes with this label.")] = None,
-    executors: Annotated[int | None, option(WHERE, "N", "Number of executors.")] = None,
-    executor_cores: Annotated[int | None, option(WHERE, "N", "Cores of each executor.")] = None,
-    executor_memory: Annotated[str | None, option(WHERE, "SIZE", "Memory of each executor, as in 4g.")] = None,
+    executors: Annotated[int | None, option(SIZE, "N", "Number of executors.")] = None,
+    executor_cores: Annotated[int | None, option(SIZE, "N", "Cores of each executor.")] = None,
+    executor_memory: Annotated[str | None, option(SIZE, "SIZE", "Memory of each executor, as in 4g.")] = None,
     properties_file: Annotated[str | None, option(SPARK, "FILE", "Spark's configuration, from a file.")] = None,
     conf: Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")] = None,
     py_files: Annotated[str | None, option(SPARK, "F1,F2", "Modules and archives that the function imports.")] = None,

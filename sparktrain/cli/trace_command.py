@@ -7,7 +7,8 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import OUTPUT, SHOWN, Debug, Directory, option, with_help
+from sparktrain.cli.flags import Debug, Directory, option, with_help
+from sparktrain.config.panels import OUTPUT, SHOWN
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.runs.local_output import output_path, replace_file

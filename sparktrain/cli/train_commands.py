@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest, PreparedCommand
-from sparktrain.cli.flags import FUNCTION, OUTPUT, Directory, option, with_help
+from sparktrain.cli.flags import Directory, option, with_help
 from sparktrain.cli.training_flags import Target, TensorFlowOnSpark, request_of, takes
 from sparktrain.cli.what_to_train import RunCommandRequest, SweepCommandRequest, extension_of, params_of, space_of
 from sparktrain.config.call_option import Keywords, settled
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, RefitKeywords, ResumeKeywords, RunKeywords
-from sparktrain.config.search_options import TRIALS
+from sparktrain.config.panels import FUNCTION, OUTPUT, TRIALS
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:

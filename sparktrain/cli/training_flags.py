@@ -7,15 +7,10 @@ from typing import Annotated, Any, TypedDict, TypeVar, get_args, get_type_hints
 import typer
 
 from sparktrain.cli.common import CommandRequest, variables_of
-from sparktrain.cli.flags import FUNCTION, OUTPUT, Debug, Quiet, option
+from sparktrain.cli.flags import Debug, Quiet, option
 from sparktrain.config.call_option import Declared, Keywords, options_in
-from sparktrain.config.gang_options import GANG
-from sparktrain.config.option_catalog import METRIC, RESUMING, RUN, SPARK
-from sparktrain.config.search_options import TRIALS
+from sparktrain.config.panels import OUTPUT, RUN, SIZE, SPARK, WHERE
 from sparktrain.errors import SpecError
-
-PANELS = (TRIALS, GANG, FUNCTION, METRIC, RUN, RESUMING, SPARK, OUTPUT)
-"""The panels of a command that trains, in the order of its help."""
 
 F = TypeVar("F", bound=Callable[..., int])
 R = TypeVar("R", bound=CommandRequest)
@@ -23,14 +18,14 @@ R = TypeVar("R", bound=CommandRequest)
 Target = Annotated[
     str, typer.Argument(metavar="TARGET", help="The training function: FILE.py:FUNCTION, or package.module:function.")
 ]
-Master = Annotated[str | None, option(SPARK, "URL", "Spark's master (default: two executors on this machine).")]
+Master = Annotated[str | None, option(WHERE, "URL", "Spark's master (default: two executors on this machine).")]
 TensorFlowOnSpark = Annotated[
     bool,
-    option(FUNCTION, "", "Have `import tensorflowonspark` give sparktrain's modules of that name, for programs that "
+    option(RUN, "", "Have `import tensorflowonspark` give sparktrain's modules of that name, for programs that "
            "were written for TensorFlowOnSpark.", "--tensorflowonspark"),
 ]  # fmt: skip
-Local = Annotated[bool, option(SPARK, "", "Train in processes of this machine, without Spark and Java.", "--local")]
-Slots = Annotated[int | None, option(SPARK, "N", "With --local: how many members train at a time (default: 2).")]
+Local = Annotated[bool, option(WHERE, "", "Train in processes of this machine, without Spark and Java.", "--local")]
+Slots = Annotated[int | None, option(SIZE, "N", "With --local: how many members train at a time (default: 2).")]
 PyFiles = Annotated[str | None, option(SPARK, "F1,F2", "Python files and archives for the executors.")]
 Conf = Annotated[list[str] | None, option(SPARK, "KEY=VALUE", "Spark's configuration. Repeatable.")]
 AsJson = Annotated[bool, option(OUTPUT, "", "Print the content of results.json.", "--json")]
@@ -68,7 +63,7 @@ def takes(keywords: type[Keywords], omitted: Collection[str] = ()) -> Callable[[
         common = [_common(name, hint) for name, hint in get_type_hints(CallFlags, include_extras=True).items()]
         options = [declared for name, declared in options_in(keywords).items() if name not in omitted]
         flags = [_flag(declared) for declared in options if declared.flag is not None]
-        ordered = sorted((flag.replace(kind=Parameter.KEYWORD_ONLY) for flag in [*params, *common, *flags]), key=_panel)
+        ordered = [flag.replace(kind=Parameter.KEYWORD_ONLY) for flag in [*params, *common, *flags]]
         function.__signature__ = Signature(ordered)  # type: ignore[attr-defined]  # Typer makes its flags from it
         return function
 
@@ -112,9 +107,3 @@ def _flag(declared: Declared) -> Parameter:
 def _common(name: str, hint: Any) -> Parameter:
     default = False if get_args(hint)[0] is bool else None
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
-
-
-def _panel(parameter: Parameter) -> int:
-    """The place of a parameter in the help: arguments first."""
-    panel = getattr(parameter.annotation.__metadata__[0], "rich_help_panel", None)
-    return PANELS.index(panel) + 1 if panel in PANELS else 0

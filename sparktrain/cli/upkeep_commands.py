@@ -8,9 +8,9 @@ import typer
 from sparktrain.base.ids import TrialId
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, LOOKING_CODES, Output
-from sparktrain.cli.flags import SHOWN, Debug, Directory, Quiet, option, with_help
+from sparktrain.cli.flags import Debug, Directory, Quiet, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
-from sparktrain.config.search_options import TRIALS
+from sparktrain.config.panels import DELETED, SHOWN, TRIALS
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ Mark a trial, and remove the mark:
   sparktrain tag /shared/runs/mnist --trial 3 good
   sparktrain tag /shared/runs/mnist --trial 3 good --remove
 """
-DELETED = "What is deleted"
 
 
 @with_help(NOTE_EXAMPLES)

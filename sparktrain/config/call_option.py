@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar, Union, cast, dataclass_transform, get
 from msgspec import Struct
 
 from sparktrain.config.option_rules import ValueRule
+from sparktrain.config.panels import RUN
 from sparktrain.config.param_values import described, did_you_mean, native
 from sparktrain.errors import SpecError
 
@@ -43,7 +44,7 @@ class CallOption(Struct, frozen=True, kw_only=True):
     default: Any = None
     default_text: str = ""
     """The default in words, where its value is not clear."""
-    panel: str = "The run"
+    panel: str = RUN
     """Panel in the command line's help."""
     flag: str | None = ""
     """Flag on the command line; empty: its name with dashes. None: no flag."""

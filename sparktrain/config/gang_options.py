@@ -4,10 +4,8 @@ from typing import Literal
 
 from sparktrain.config.call_option import Keywords, option, options_in, settled
 from sparktrain.config.option_rules import FLAG, SWITCH, WAIT, ValueRule, integer, whole_or_none
+from sparktrain.config.panels import GANG, SIZE
 from sparktrain.config.server_settings import ServerMode, server_mode
-
-GANG = "The gang"
-"""Panel of the command line's help."""
 
 
 class AveragingKeywords(Keywords):
@@ -29,7 +27,7 @@ class GangKeywords(AveragingKeywords):
     workers: int = option(
         "Members that train, including the chief.",
         integer(1),
-        panel=GANG,
+        panel=SIZE,
         flag_doc="Members that train; needed here or in --params.",
         page="gangs.md",
         also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),

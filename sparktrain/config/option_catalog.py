@@ -12,7 +12,7 @@ from typing import Any, Literal
 from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
 from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.data_sources import Source, named_paths, sources_of
-from sparktrain.config.gang_options import GANG, AveragingKeywords, GangKeywords, MemberKeywords
+from sparktrain.config.gang_options import AveragingKeywords, GangKeywords, MemberKeywords
 from sparktrain.config.metric_names import Mode
 from sparktrain.config.option_rules import (
     CHANGED,
@@ -32,7 +32,8 @@ from sparktrain.config.option_rules import (
     integer,
     notice_or_none,
 )
-from sparktrain.config.search_options import TRIALS, SearchKeywords
+from sparktrain.config.panels import GANG, METRIC, RESUMING, SIZE, SPARK, TRIALS, WHERE
+from sparktrain.config.search_options import SearchKeywords
 from sparktrain.config.store_address import DEFAULT_DIR, STORE_TIMEOUT_S
 from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeywords
 
@@ -40,11 +41,6 @@ BackendName = Literal["auto", "horovod", "tensorflow", "torch", "jax", "paramete
 
 """Modules that the zygotes of a pool import by default; they skip a library that is not installed."""
 CODE_BYTES = 60 * 2**20
-METRIC = "The metric"
-RUN = "The run"
-RESUMING = "If the run exists already"
-SPARK = "Spark"
-"""Panels of the command line's help."""
 
 
 def _metric(*, required: bool) -> Any:
@@ -64,7 +60,7 @@ class SliceKeywords(Keywords):
     gpu_memory: int | None = option(
         "Memory of one GPU for each process that trains, such as 8GiB; several processes share a GPU if it has enough.",
         MEMORY,
-        panel=SPARK,
+        panel=SIZE,
         default_text="all memory of its GPUs",
         page="gpus.md#slices-of-a-gpu",
         also=("gpu_mem", "gpu_memory_limit", "memory_limit", "gpu_fraction"),
@@ -163,11 +159,16 @@ class DirectoryKeywords(Keywords):
         "Name of the run and of its directory.",
         ValueRule(sweep_spec.run_name, "NAME"),
         default_text="function and time",
+        panel=WHERE,
         details="A later call with the same `dir` and `name` resumes the run.",
         page="resume.md",
     )
     dir: str = option(
-        "Where sparktrain creates run directories: a path or a URL.", PLACE, default=DEFAULT_DIR, page="stores.md"
+        "Where sparktrain creates run directories: a path or a URL.",
+        PLACE,
+        default=DEFAULT_DIR,
+        panel=WHERE,
+        page="stores.md",
     )
     seed: int | None = option(
         "Seed of the run; sparktrain derives each `ctx.seed` from it and the trial's id.",
@@ -224,7 +225,7 @@ class LimitKeywords(MemberKeywords):
         in_file=False,
         page="resume.md",
     )
-    gpus: int = option("GPUs for each process that trains.", integer(0), default=0, panel=SPARK, page="gpus.md")
+    gpus: int = option("GPUs for each process that trains.", integer(0), default=0, panel=SIZE, page="gpus.md")
     notice: str | None = option(
         "File or URL at which each agent looks for the notice that its host will be lost; then it is drained.",
         ValueRule(notice_or_none, "ADDRESS", takes=str | PathLike[str]),
@@ -294,7 +295,7 @@ class TrialsKeywords(SearchKeywords, AveragingKeywords, CommonKeywords):
         page="training-function.md#when-the-first-trials-fail",
     )
     workers_per_trial: int = option(
-        "Members of the gang that trains each trial.", integer(1), default=1, panel=GANG, page="gangs.md"
+        "Members of the gang that trains each trial.", integer(1), default=1, panel=SIZE, page="gangs.md"
     )
 
 
@@ -330,7 +331,7 @@ class ConcurrencyKeywords(Keywords):
     max_concurrent_trials: int | None = option(
         "Most trials that train at the same time.",
         integer(1),
-        panel=SPARK,
+        panel=SIZE,
         default_text="as many as the session has slots for",
         details="A trial takes as many slots as its gang has members, so n trials of k members take n * k slots; if "
         "the session has fewer slots, fewer trials train at the same time.",
@@ -376,7 +377,7 @@ class StandbyKeywords(Keywords):
     agents: int | None = option(
         "Agents to start for the gang of a run; those beyond its members stand by to replace lost ones.",
         integer(1),
-        panel=SPARK,
+        panel=SIZE,
         default_text="one for each member",
         page="sessions.md",
         also=("max_concurrent_trials",),
@@ -437,7 +438,7 @@ class PoolKeywords(SliceKeywords):
     agents: int | None = option(
         "Agents to start, each in one slot of the session; every member of a trial needs one.",
         integer(1),
-        panel=SPARK,
+        panel=SIZE,
         default_text="one for each slot",
         page="sessions.md",
     )

@@ -7,13 +7,11 @@ from sparktrain.config import objectives, sampler_names, sweep_spec
 from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.objectives import Constraint, Objective
 from sparktrain.config.option_rules import SWITCH, TIME, ValueRule, integer
+from sparktrain.config.panels import TRIALS
 from sparktrain.config.stoppers import AnyStopRule, StopRule, rules_of
 from sparktrain.config.warm_sources import WarmSource, warm_sources
 
 T = TypeVar("T")
-
-TRIALS = "What to try"
-"""Panel of the command line's help."""
 
 
 def _or_none(check: Callable[[Any, str], tuple[T, ...]]) -> Callable[[Any, str], tuple[T, ...]]:

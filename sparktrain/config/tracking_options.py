@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.option_rules import WAIT, ValueRule
+from sparktrain.config.panels import TRACKING
 from sparktrain.config.param_values import described, shown
 from sparktrain.errors import SpecError
 
@@ -15,8 +16,6 @@ METHODS = ("run_started", "trial_started", "reported", "trial_ended", "run_ended
 """The methods of `sparktrain.Callback` that events call."""
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 DEFAULT_AFTER_S = 1800.0
-TRACKING = "Tracking"
-"""Panel of the command line's help."""
 
 _SERVERS = ("http", "https", "databricks", "databricks-uc")
 _DATABASES = ("sqlite", "postgresql", "mysql", "mssql")

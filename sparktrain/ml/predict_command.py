@@ -6,8 +6,9 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest
-from sparktrain.cli.flags import OUTPUT, Debug, Quiet, option, with_help
+from sparktrain.cli.flags import Debug, Quiet, option, with_help
 from sparktrain.cli.training_flags import Conf, Master, PyFiles
+from sparktrain.config.panels import MODEL, OUTPUT, ROWS
 
 if TYPE_CHECKING:
     from sparktrain.ml.prediction import FilePrediction
@@ -20,8 +21,6 @@ Three columns of numbers side by side, on YARN:
   sparktrain predict hdfs:///runs/churn --input hdfs:///customers \\
       --columns age,visits,spent --output hdfs:///scored --master yarn
 """
-ROWS = "Rows"
-MODEL = "The model"
 ATTEMPTS = "spark.task.maxFailures=4"
 """Spark's default, in place of the patience of sessions for agents: rows that a model cannot take fail each attempt."""
 

@@ -7,7 +7,7 @@ from sparktrain.cli.common import EXIT_CODES, CommandRequest, Output
 from sparktrain.cli.flags import Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.cli.training_flags import Conf
-from sparktrain.config.option_catalog import RUN, SPARK
+from sparktrain.config.panels import SIZE, WHERE
 
 EXAMPLES = """\
 This machine, its Hadoop, and a place for runs, without Spark:
@@ -30,12 +30,12 @@ A cluster as a job sees it:
     },
 )
 def doctor(
-    dir: Annotated[str | None, option(RUN, "PATH", "The directory for runs, tested with small files.")] = None,
+    dir: Annotated[str | None, option(WHERE, "PATH", "The directory for runs, tested with small files.")] = None,
     master: Annotated[
-        str | None, option(SPARK, "URL", "Spark's master (default: no session, unless spark-submit brings one).")
+        str | None, option(WHERE, "URL", "Spark's master (default: no session, unless spark-submit brings one).")
     ] = None,
-    agents: Annotated[int | None, option(SPARK, "N", "Slots to check (default: all slots of the session).")] = None,
-    gpus: Annotated[int | None, option(SPARK, "N", "GPUs for each process that trains (default: 0).")] = None,
+    agents: Annotated[int | None, option(SIZE, "N", "Slots to check (default: all slots of the session).")] = None,
+    gpus: Annotated[int | None, option(SIZE, "N", "GPUs for each process that trains (default: 0).")] = None,
     conf: Conf = None,
     as_json: AsJson = False,
     debug: Debug = False,

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, Output
-from sparktrain.cli.flags import FUNCTION, OUTPUT, Debug, option, with_help
+from sparktrain.cli.flags import Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.cli.training_flags import Target
-from sparktrain.config.gang_options import GANG
+from sparktrain.config.panels import FUNCTION, GANG, METRIC, OUTPUT, SIZE
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def check(
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
     ] = None,
-    metric: Annotated[str | None, option(FUNCTION, "NAME", "An entry that the result must have.")] = None,
-    workers: Annotated[int, option(GANG, "N", "Call it as rank 0 of a gang of N (default: 1).")] = 1,
+    metric: Annotated[str | None, option(METRIC, "NAME", "An entry that the result must have.")] = None,
+    workers: Annotated[int, option(SIZE, "N", "Call it as rank 0 of a gang of N (default: 1).")] = 1,
     backend: Backend = None,
     seed: Annotated[
         int, option(FUNCTION, "N", "The value of ctx.seed, and the seed of the generators (default: 0).")

@@ -11,12 +11,12 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest
-from sparktrain.cli.flags import COMMAND_CLASS, FUNCTION, option, with_help
+from sparktrain.cli.flags import COMMAND_CLASS, option, with_help
 from sparktrain.cli.train_commands import OF_ONE_TRIAL, launched
 from sparktrain.cli.training_flags import request_of, takes
-from sparktrain.config.gang_options import GANG
 from sparktrain.config.gang_spec import Backend
 from sparktrain.config.option_catalog import RunKeywords
+from sparktrain.config.panels import FUNCTION, GANG, SIZE, WHERE
 from sparktrain.errors import SpecError
 from sparktrain.torch.script_runner import run_script
 from sparktrain.torch.torchrun_options import REFUSED, REFUSED_FLAGS, SHORT, gang_of, retries_of
@@ -94,17 +94,17 @@ def torchrun(
     arguments: Annotated[list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Those of the script.")] = None,
     *,
     nodes: Annotated[
-        str | None, option(GANG, "N|MIN:MAX", "Nodes of the cluster (default: 1). With a range, the run continues with "
+        str | None, option(SIZE, "N|MIN:MAX", "Nodes of the cluster (default: 1). With a range, the run continues with "
                            "MIN after a loss.", "--nnodes"),
     ] = None,
     processes: Annotated[
-        str | None, option(GANG, "N", "Members for each node (default: 1).", "--nproc-per-node", "--nproc_per_node")
+        str | None, option(SIZE, "N", "Members for each node (default: 1).", "--nproc-per-node", "--nproc_per_node")
     ] = None,
     restarts: Annotated[
         str | None, option(GANG, "N", "Restarts without a newer checkpoint (default: 3).", "--max-restarts",
                            "--max_restarts"),
     ] = None,
-    standalone: Annotated[bool, option(GANG, "", "The same as --local.", "--standalone")] = False,
+    standalone: Annotated[bool, option(WHERE, "", "The same as --local.", "--standalone")] = False,
     module: Annotated[bool, option(FUNCTION, "", "SCRIPT is a module, as of `python -m`.", "-m", "--module")] = False,
     **flags: Any,
 ) -> int:  # fmt: skip

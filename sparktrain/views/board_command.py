@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
-from sparktrain.cli.flags import OUTPUT, Debug, Directory, option, with_help
+from sparktrain.cli.flags import Debug, Directory, option, with_help
+from sparktrain.config.panels import OUTPUT, SERVED
 
 if TYPE_CHECKING:
     from sparktrain.views.webserve.server_process import ServerProcess
@@ -15,7 +16,6 @@ TensorBoard of a run, in any store, for a browser on this machine:
 For browsers on other machines, on a port of your choice:
   sparktrain board sparktrain-runs/mnist --host 0.0.0.0 --port 6006
 """
-SERVED = "Where it is served"
 Host = Annotated[str, option(SERVED, "ADDRESS", "The address to listen on (default: 127.0.0.1; all: 0.0.0.0).")]
 AsJson = Annotated[bool, option(OUTPUT, "", "Print the URL in a JSON object, for programs.", "--json")]
 

@@ -5,7 +5,8 @@ from typing import Annotated
 from sparktrain.cli import common
 from sparktrain.cli.common import LOOKING_CODES, Output
 from sparktrain.cli.flags import Debug, Directory, option, with_help
-from sparktrain.views.board_command import SERVED, AsJson, Host, wait_for
+from sparktrain.config.panels import SERVED
+from sparktrain.views.board_command import AsJson, Host, wait_for
 
 EXAMPLES = """\
 The page of a run, in any store, for a browser on this machine:

@@ -6,8 +6,9 @@ import typer
 
 from sparktrain.cli import common
 from sparktrain.cli.common import Output
-from sparktrain.cli.flags import OUTPUT, Debug, option, with_help
+from sparktrain.cli.flags import Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
+from sparktrain.config.panels import OUTPUT
 
 REPORT_EXAMPLES = """\
 A run in any store, as one file for a browser, which needs no network:

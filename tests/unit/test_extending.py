@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import sparktrain
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.cli import option_tables
-from sparktrain.cli.training_flags import PANELS, Target, settings_of, takes
+from sparktrain.cli.training_flags import Target, settings_of, takes
 from sparktrain.config import sampler_names, stoppers
 from sparktrain.config.call_option import documented_by, option, options_in, settled
 from sparktrain.config.distribution import uniform
@@ -32,8 +32,8 @@ from sparktrain.config.gang_options import MemberKeywords
 from sparktrain.config.gang_spec import AUTO, Backend, GangSpec, Role
 from sparktrain.config.option_catalog import BackendName, LaunchKeywords, RunKeywords
 from sparktrain.config.option_rules import WAIT, integer
+from sparktrain.config.panels import PANELS, TRIALS
 from sparktrain.config.param_files import load
-from sparktrain.config.search_options import TRIALS
 from sparktrain.config.stoppers import AnyStopRule, StopRule, encoded, rules_of
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec

@@ -15,6 +15,7 @@ from sparktrain.base.boundary import DriverTerminated
 from sparktrain.base.ids import TrialId
 from sparktrain.cli import common, train_commands
 from sparktrain.cli.command_table import COMMANDS, application
+from sparktrain.config.panels import PANELS
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.errors import AgentsLostError, IllegalMoveError, ResourceError
@@ -369,13 +370,15 @@ def test_help_has_every_option_example_and_exit_code(
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])
-def test_help_shows_what_a_value_is_and_nothing_for_a_flag(
+def test_help_has_panels_in_order_and_shows_what_a_value_is_and_nothing_for_a_flag(
     name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERMINAL_WIDTH", "120")
     assert cli.main([*filter(None, [name]), "--help"]) == 0
     shown = capfd.readouterr().out
+    panels = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)
+    assert panels == [panel for panel in ("Arguments", *PANELS) if panel in panels] or not name
     assert not re.findall(r"<\w+>|[{}]|\b(?:bool|str|int|float)\b", shown)
     command = typer.main.get_command(application())
     for each in (command.commands[name] if name else command).params:  # type: ignore[attr-defined]  # it is a group
