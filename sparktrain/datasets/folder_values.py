@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import date
 from decimal import Decimal
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import pyarrow as pa
 from msgspec.structs import replace
 
 from sparktrain.datasets.columns import Column, ColumnKind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 OF_FOLDERS = "name of a folder"
 _INTEGER = re.compile(r"[+-]?\d+")
@@ -19,24 +22,26 @@ _CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _TIME = re.compile(rf"{_CLOCK}(?:\.[0-9]{{1,6}})?")
 _DATE = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})( {_CLOCK}(?:\.[0-9])?)?")
 _MOST_DIGITS = 38
-_TYPES = (
-    ({"int"}, pa.int32()),
-    ({"int", "long"}, pa.int64()),
-    ({"int", "double"}, pa.float64()),
-    ({"date"}, pa.date32()),
-    ({"date", "timestamp"}, pa.timestamp("us", "UTC")),
-    ({"time"}, pa.time64("ns")),
-)
-"""The first one that has the types of all values is that of the column; it is text where none has."""
 
 
-def type_of(values: Iterable[str]) -> pa.DataType:
+def type_of(values: Iterable[str]) -> "pa.DataType":
     """The type of a column with these escaped values, as Arrow has that of Spark."""
+    import pyarrow as pa  # a zygote, which reads manifests, has no use for it
+
+    # The first one that has the types of all values is that of the column; it is text where none has.
+    kinds = (
+        ({"int"}, pa.int32()),
+        ({"int", "long"}, pa.int64()),
+        ({"int", "double"}, pa.float64()),
+        ({"date"}, pa.date32()),
+        ({"date", "timestamp"}, pa.timestamp("us", "UTC")),
+        ({"time"}, pa.time64("ns")),
+    )
     texts = dict.fromkeys(values)
     types = {_type(text) for text in texts}
     if "decimal" in types and types <= {"int", "long", "decimal"}:
         return pa.decimal128(max({"int": 10, "long": 20}.get(_type(text)) or _digits(text) for text in texts), 0)
-    return next((kind for names, kind in _TYPES if types <= names), pa.string())
+    return next((kind for names, kind in kinds if types <= names), pa.string())
 
 
 def value_of(text: str, column: Column) -> int | float | str:
