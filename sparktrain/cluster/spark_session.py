@@ -64,9 +64,11 @@ def local_session(
             failed = True
             raise
         finally:
+            # What Spark logs while it stops is no error of the run, such as a block that a late task no longer finds.
+            line = jvm.kept_log(scratch, failed=failed)
             jvm.hush_end(session)
             session.stop()
-            if (line := jvm.kept_log(scratch, failed=failed)) is not None:
+            if line is not None:
                 show(line)
 
 

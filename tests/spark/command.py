@@ -15,6 +15,9 @@ from sparktrain.base.threads import spawn
 MASTER = "local-cluster[2,1,1024]"
 BIN = Path(sys.executable).parent
 TIMEOUT_S = 110
+HANG_S = 600
+"""A limit against hangs of what starts Spark on any machine. No wait of the product is this long, and a busy one is
+slow: a sweep of three trials took six minutes where ten processes shared a core."""
 
 TRAIN = """
 import command_helper

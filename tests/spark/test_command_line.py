@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.command import finish, on_a_terminal, start, write_files
+from tests.spark.command import HANG_S, finish, on_a_terminal, start, write_files
 from tests.support.local_spark import ONE_EXECUTOR
 from tests.support.processes import Sighted, descendants, wait_until, written_pids
 
@@ -16,11 +16,13 @@ GONE_S = 5.0
 USAGE_S = 30.0
 IN_ONE_JVM = "local[2]"
 """A master without executors of their own, for a call that loses no process."""
+PROGRESS = re.compile(r"\[\d+:\d\d\] ")
 
 JAVA = "#!/bin/sh\ntouch {started}\nexit 1\n"
 """A folder in place of Java, for calls that must not start it."""
 
 
+@pytest.mark.timeout(HANG_S + 10)
 def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     arguments = (
@@ -39,7 +41,7 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
         "--json",
     )
     (tmp_path / "tmp").mkdir()
-    code, out, stderr = finish(start(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp")))
+    code, out, stderr = finish(start(tmp_path, "sweep", target, *arguments, TMPDIR=str(tmp_path / "tmp")), HANG_S)
     assert code == 0, stderr
     assert out == (tmp_path / "runs" / "run" / "results.json").read_bytes()
     result = json.loads(out)
@@ -47,9 +49,10 @@ def test_stdout_is_the_result_alone_as_in_the_run_directory(tmp_path: Path) -> N
     assert (result["status"], result["best"]["params"]) == ("succeeded", {"x": 3})
     assert Path(result["trials"][0]["log"]).read_text().splitlines()[-1] == "scale 1"
     assert "run: 3 of 3 trials done" in stderr
-    others = [line for line in stderr.splitlines() if not line.startswith("[0:")]
+    others = [line for line in stderr.splitlines() if not PROGRESS.match(line)]
     before = ["imported", f"starting Spark on {IN_ONE_JVM} ...", "run: metric y, higher is better"]
-    assert others == before, "stderr has lines of the run alone"
+    kept = [log.read_text() for log in (tmp_path / "tmp").glob("sparktrain-driver-*.log")]
+    assert (others, kept) == (before, []), "stderr has lines of the run alone"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["code", "runs", "tmp"], "Spark left files behind"
     assert not list((tmp_path / "tmp").glob("sparktrain-spark-*"))
 

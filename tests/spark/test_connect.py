@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 
+from tests.spark.command import HANG_S
 
-def seen_by(driver: str, folder: Path, timeout_s: int) -> Any:
+pytestmark = pytest.mark.timeout(HANG_S + 10)
+
+
+def seen_by(driver: str, folder: Path) -> Any:
     """What a driver of this folder, a process of its own, prints about its Connect session."""
     command = [sys.executable, "-m", f"tests.spark.{driver}", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_sweep_and_pool_work_on_a_connect_session(tmp_path: Path) -> None:
-    seen = seen_by("connect_driver", tmp_path, 100)
+    seen = seen_by("connect_driver", tmp_path)
     assert seen["session"] == "pyspark.sql.connect.session"
     assert seen["sweep"] == [1.0, 4.0, 9.0]
     assert seen["pool"] == [{"result": 8.0}, {"result": 10.0}]
@@ -30,7 +34,7 @@ def test_sweep_and_pool_work_on_a_connect_session(tmp_path: Path) -> None:
     covered_by="`spark/test_ml`: on a classic session",
 )
 def test_stages_train_save_and_load_on_a_connect_session(tmp_path: Path) -> None:
-    seen = seen_by("ml_connect_driver", tmp_path, 110)
+    seen = seen_by("ml_connect_driver", tmp_path)
     assert (seen["session"], seen["metrics"]) == ("pyspark.sql.connect.session", 2)
     assert len(seen["found"]) == 60
     assert seen["loaded"] == seen["found"]
@@ -38,7 +42,7 @@ def test_stages_train_save_and_load_on_a_connect_session(tmp_path: Path) -> None
 
 @pytest.mark.all(case="streams of a Connect session", covered_by="`spark/test_streams`: those of a classic session")
 def test_streams_feed_members_on_a_connect_session(tmp_path: Path) -> None:
-    seen = seen_by("stream_connect_driver", tmp_path, 110)
+    seen = seen_by("stream_connect_driver", tmp_path)
     assert seen["finite"] == {"rows": 20_000, "different": 20_000}
     assert seen["endless"] == {"rows": 1500, "different": 1500}
     assert seen["queries"] == {"active": 0}
@@ -49,7 +53,7 @@ def test_streams_feed_members_on_a_connect_session(tmp_path: Path) -> None:
     covered_by="`spark/test_data`: on a classic session; `unit/driver/test_frame_data`: each refusal",
 )
 def test_dataframes_of_a_connect_session_train_or_are_refused_before_anything_starts(tmp_path: Path) -> None:
-    seen = seen_by("data_connect_driver", tmp_path, 110)
+    seen = seen_by("data_connect_driver", tmp_path)
     assert seen["session"] == "pyspark.sql.connect.session"
     assert seen["ids"] == list(range(280))
     assert seen["metrics"] == {"rows": 280, "noted": 140, "right": 140, "steps": 20}

@@ -2,11 +2,13 @@
 
 import shlex
 import socket
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from sparktrain.cluster import jvm
+from sparktrain.cluster import jvm, spark_session
 from sparktrain.cluster.spark_session import CLASSES, FAST_JVM, jvm_here, local_session
 from sparktrain.errors import SessionError
 
@@ -38,3 +40,25 @@ def test_stored_classes_are_used_where_there_are_some(tmp_path: Path) -> None:
     assert jvm_here(environment) == FAST_JVM
     (environment / CLASSES).touch()
     assert shlex.split(jvm_here(environment)) == [*FAST_JVM.split(), f"-XX:SharedArchiveFile={environment / CLASSES}"]
+
+
+@pytest.mark.parametrize(("moment", "shown"), [("run", 2), ("stop", 1)])
+def test_errors_that_spark_logs_while_it_stops_are_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, shown: int
+) -> None:
+    scratch = []
+
+    def logs(now: str) -> None:
+        if now == moment:
+            (Path(scratch[0]) / "spark.log").write_text("2026-11-29 14:43:43 ERROR Executor: Exception in task 1.0\n")
+
+    def started(master: str, conf: object, name: str, folder: str) -> SimpleNamespace:
+        scratch.append(folder)
+        return SimpleNamespace(stop=lambda: logs("stop"))
+
+    monkeypatch.setattr(spark_session, "_session", started)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    lines: list[str] = []
+    with local_session("local[2]", {}, "app", lines.append):
+        logs("run")
+    assert len(lines) == shown, "the first one is about the start"
