@@ -13,12 +13,13 @@ CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/proc
     'tests/training/test_local_gang.py::test_a_local_gang_trains_what_one_process_trains[tensorflow]' \
     'tests/faults/test_gangs.py::test_a_killed_process_costs_a_restart[none-member-0]'
 WORKERS := 3
+BASE := origin/main
 ARGS :=
 PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-core test-newest test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -73,6 +74,13 @@ test: horovod hadoop classes tools ## what every change must pass; RINGS="unit c
 
 test-unit: packages ## the innermost ring, in less than 30 s: after each edit
 	@scripts/test_unit.sh $(ARGS)
+
+test-touched: horovod hadoop classes tools ## what the changed files can reach, at most ten minutes for most changes; against BASE
+	@set -f; tests=$$($(BIN)/python -m scripts.touched --base $(BASE) $(CORE)) || exit; [ -n "$$tests" ] || exit 0; \
+	$(BIN)/pytest -n $(WORKERS) $$tests -m "not all and not rig and not torch" $(ARGS) || [ $$? = 5 ]
+
+touched-history: packages ## how long make test-touched would have taken for each of the last 700 commits
+	@$(BIN)/python -m scripts.touched --history 700 $(CORE)
 
 test-core: horovod classes ## the inner rings, and one sweep, gang and kill, in five minutes: before each commit
 	$(BIN)/pytest -n $(WORKERS) $(CORE) -m "not all and not rig and not torch" $(ARGS)
