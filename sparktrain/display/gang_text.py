@@ -5,7 +5,7 @@ from html import escape
 from sparktrain.base import formatting
 from sparktrain.display.parts import html_row, metrics, where_lines
 from sparktrain.runs.sweep_outcome import GangOutcome
-from sparktrain.state.outcome import Restart
+from sparktrain.state.outcome import OF_DRAIN, OF_RING, Restart, RestartHow
 
 
 def restart_line(number: int, restart: Restart) -> str:
@@ -14,15 +14,15 @@ def restart_line(number: int, restart: Restart) -> str:
     if restart.steps_lost is not None:
         steps = formatting.count(restart.steps_lost, "step") if restart.steps_lost else "no step"
         cost += f", {steps} repeated"
-    elif restart.alone:
+    elif restart.how is RestartHow.ALONE:
         cost += ", alone"
     elif restart.resumed_from_step is None:
         cost += ", without a checkpoint"
-    if restart.drained:
+    if restart.how in OF_DRAIN:
         host = "" if restart.host is None else f" from {formatting.plain(restart.host)}"
         return f"restart {number}: rank {restart.rank} moved{host}: {formatting.plain(restart.cause)}; {cost}"
-    cause = formatting.plain(restart.cause) + ("; the others kept their state" if restart.healed else "")
-    if restart.members is not None:
+    cause = formatting.plain(restart.cause) + ("; the others kept their state" if restart.how in OF_RING else "")
+    if restart.how is RestartHow.SHRUNK:
         cause += f" and continue with {restart.members} of {formatting.count(restart.full_size or 0, 'member')}"
     return f"restart {number}: {member(restart.rank, restart.host)}: {cause}; {cost}"
 

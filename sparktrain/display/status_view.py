@@ -16,7 +16,7 @@ from sparktrain.display.sweep_view import failed_lines
 from sparktrain.runs.steps.step_lines import slow_line, step_lines
 from sparktrain.runs.trial_result import FAILED_OR_LOST
 from sparktrain.runs.view import RunState, RunView, TrialView
-from sparktrain.state.outcome import Restart
+from sparktrain.state.outcome import OF_DRAIN, PLANNED, Restart
 from sparktrain.state.trial import TrialStatus
 
 _MOST_ROWS = 32
@@ -229,7 +229,7 @@ def _restarts(view: RunView) -> Iterator[Text]:
 
 def _shown_restarts(trial: TrialView) -> Iterator[Restart]:
     """Those after a loss, and those from drained agents; not those that a rule or a larger gang has caused."""
-    return (restart for restart in trial.result.restarts if not restart.paused or restart.drained)
+    return (restart for restart in trial.result.restarts if restart.how not in PLANNED - OF_DRAIN)
 
 
 def _failures(view: RunView) -> RenderResult:

@@ -10,6 +10,7 @@ import msgspec
 
 from sparktrain.config.objectives import feasible
 from sparktrain.errors import SpecError
+from sparktrain.rundir.restart_fields import stored, with_how
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome
@@ -55,7 +56,7 @@ def from_json(data: Mapping[str, Any]) -> SweepOutcome:
     if version != VERSION:
         raise SpecError(f"results of version {version!r} cannot be read: this sparktrain reads version {VERSION}")
     try:
-        return msgspec.convert(_with_nan(data), SweepOutcome)
+        return msgspec.convert(_decoded(data), SweepOutcome)
     except (msgspec.ValidationError, TypeError, AttributeError, KeyError) as error:
         raise SpecError(f"results cannot be read: {error}") from error
 
@@ -115,7 +116,7 @@ def trial_json(trial: TrialResult) -> dict[str, Any]:
         "generations": trial.generations,
         "host": trial.host,
         "members": [_member_json(member) for member in trial.members],
-        "restarts": [json_value(msgspec.to_builtins(restart)) for restart in trial.restarts],
+        "restarts": [json_value(stored(restart)) for restart in trial.restarts],
         "unsaved": trial.unsaved,
         "pruned": trial.pruned,
         "notices": list(trial.notices),
@@ -149,9 +150,13 @@ def json_value(value: Any) -> Any:
     return str(value)
 
 
-def _with_nan(data: Mapping[str, Any]) -> dict[str, Any]:
+def _decoded(data: Mapping[str, Any]) -> dict[str, Any]:
     trials = [
-        {**trial, "metrics": {name: math.nan if value is None else value for name, value in trial["metrics"].items()}}
+        {
+            **trial,
+            "metrics": {name: math.nan if value is None else value for name, value in trial["metrics"].items()},
+            "restarts": [with_how(restart) for restart in trial.get("restarts", ())],
+        }
         for trial in data.get("trials", [])
     ]
     return {**data, "trials": trials}

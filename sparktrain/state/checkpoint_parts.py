@@ -45,9 +45,6 @@ class PartsDecision(Struct, frozen=True):
     """The part itself came after its step was given up: only its own member needs to know."""
 
 
-NOTHING = PartsDecision()
-
-
 @dataclass(slots=True)
 class CheckpointParts:
     """The parts of the newest step of one gang."""

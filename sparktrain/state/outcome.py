@@ -95,8 +95,29 @@ class Failure(Struct, frozen=True):
         return f"{self.traceback.rstrip()}\n{summary}".lstrip("\n")
 
 
-class RestartCause(Struct, frozen=True):
-    """What a gang, or one member of it, restarted for: the root cause."""
+class RestartHow(StrEnum):
+    """How a gang continued. Files have it as four flags: see `rundir.restart_fields`."""
+
+    RESTARTED = "restarted"  # it was lost, and formed again
+    PAUSED = "paused"  # it was not lost: a rule paused the trial, or another gang continues from the same step
+    DRAINED = "drained"  # it was not lost: another gang continues on other agents, since its own were drained
+    ALONE = "alone"  # one member restarted beside parameter servers, and the others trained on
+    HEALED = "healed"  # the others kept their state, and formed a ring with the next process of the lost member
+    SHRUNK = "shrunk"  # the others kept their state, and formed a ring without the lost member
+    JOINED = "joined"  # no member was lost: the others formed a ring with a process for a place that was vacant
+    MOVED = "moved"  # no member was lost: the others formed a ring with a process on another agent than the drained one
+
+
+OF_RING = frozenset({RestartHow.HEALED, RestartHow.SHRUNK, RestartHow.JOINED, RestartHow.MOVED})
+OF_MEMBER = OF_RING | {RestartHow.ALONE}
+"""The gang stays in its generation."""
+OF_DRAIN = frozenset({RestartHow.DRAINED, RestartHow.MOVED})
+PLANNED = OF_DRAIN | {RestartHow.PAUSED, RestartHow.JOINED}
+"""Nothing was lost."""
+
+
+class Restart(Struct, frozen=True):
+    """The restart of a lost gang, or of one member of it: the root cause, and what it cost."""
 
     rank: int
     """Rank of the member that was lost first, in the generation that ended."""
@@ -105,11 +126,6 @@ class RestartCause(Struct, frozen=True):
     kind: FailureKind
     cause: str
     """Summary of the failure: one line."""
-
-
-class Restart(RestartCause, frozen=True):
-    """The restart of a lost gang, or of one member of it: the root cause, and what it cost."""
-
     seconds: float
     """From the loss until all members train again; for a lost driver, since the start of the next."""
     resumed_from_step: int | None = None
@@ -122,14 +138,8 @@ class Restart(RestartCause, frozen=True):
     each half second. None where they reported none."""
     loss: Loss | None = None
     """The cluster's reason, where an agent was lost and the cluster reported one."""
-    alone: bool = False
-    """Only this member restarted, in the same generation: beside parameter servers, or in a ring that healed."""
-    paused: bool = False
-    """The gang was not lost: a rule paused the trial, which gave back its slots, or another gang continues."""
-    healed: bool = False
-    """The other members kept their processes and their state, and formed a ring with the next process of this one."""
-    drained: bool = False
-    """This member's agent was drained, and the trial continues on other agents; then `paused` is true, too."""
+    how: RestartHow = RestartHow.RESTARTED
+    """How the gang continued."""
     members: int | None = None
     """Members that train on after a ring has healed without a next process of this one; None for any other restart."""
     full_size: int | None = None
@@ -137,6 +147,26 @@ class Restart(RestartCause, frozen=True):
     reached_step: int | None = None
     """The newest step that the gang had finished or reported at the loss; None without any, and where an older
     sparktrain wrote the record."""
+
+    @property
+    def alone(self) -> bool:
+        """Only this member restarted, in the same generation: beside parameter servers, or in a ring that healed."""
+        return self.how in OF_MEMBER
+
+    @property
+    def paused(self) -> bool:
+        """The gang was not lost: a rule paused the trial, which gave back its slots, or another gang continues."""
+        return self.how in PLANNED
+
+    @property
+    def healed(self) -> bool:
+        """The other members kept their processes and state, and formed a ring with the next process of this one."""
+        return self.how in OF_RING
+
+    @property
+    def drained(self) -> bool:
+        """This member's agent was drained, and the trial continues on other agents; then `paused` is true, too."""
+        return self.how in OF_DRAIN
 
     @property
     def excused(self) -> bool:

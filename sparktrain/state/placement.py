@@ -8,7 +8,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots
-from sparktrain.state.outcome import FailureKind
+from sparktrain.state.outcome import OF_DRAIN, FailureKind
 from sparktrain.state.prospects import able, able_count, first_idle, idle
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
@@ -52,7 +52,7 @@ def gang_size(sweep: Sweep, trial: Trial, agents: Agents, at: float) -> int:
     if smallest is None or not has_formed:
         return full_size
     # Nothing replaces the agents that a drained gang leaves: it would wait for that in vain.
-    is_drained = bool(trial.restarts) and trial.restarts[-1].drained
+    is_drained = bool(trial.restarts) and trial.restarts[-1].how in OF_DRAIN
     if not is_drained and (short_since is None or at < short_since + SHRINK_AFTER_S):
         return full_size
     return max(smallest, min(full_size, able_count(agents, sweep)))

@@ -5,7 +5,7 @@ from enum import Enum
 from msgspec import Struct
 
 from sparktrain.state.gangs.gang import Gang
-from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Restart
+from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Restart, RestartHow
 from sparktrain.state.trial import Trial
 
 EXCUSED_LIMIT = 20
@@ -127,8 +127,7 @@ def continuation_of(trial: Trial, gang: Gang) -> Restart:
         seconds=0.0,
         resumed_from_step=step,
         steps_lost=lost if pause.in_store else 0,
-        paused=True,
-        drained=pause.drained is not None,
+        how=RestartHow.PAUSED if pause.drained is None else RestartHow.DRAINED,
     )
 
 

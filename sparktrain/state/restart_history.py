@@ -4,7 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.base.ids import Generation, Member
-from sparktrain.state.outcome import Restart
+from sparktrain.state.outcome import OF_MEMBER, PLANNED, Restart, RestartHow
 
 
 class RestartHistory(Struct, gc=False):
@@ -23,18 +23,18 @@ class RestartHistory(Struct, gc=False):
     @property
     def of_gang(self) -> list[int]:
         """The places in `entries` of those of the whole gang: after generation 1, after generation 2, and so on."""
-        return [place for place, restart in enumerate(self.entries) if not restart.alone]
+        return [place for place, restart in enumerate(self.entries) if restart.how not in OF_MEMBER]
 
     @property
     def losses(self) -> int:
         """Restarts after a loss: without those after a pause."""
-        return sum(not restart.paused for restart in self.entries)
+        return sum(restart.how not in PLANNED for restart in self.entries)
 
     def add(self, restart: Restart, member: Member | None = None, incarnation: int = 0) -> None:
         """The gang restarts; or `member` was lost, and its process number `incarnation` trains beside the others."""
-        if not restart.alone:
+        if restart.how not in OF_MEMBER:
             self.incarnations.clear()
-        elif restart.members is None:  # else the newest process is that which was lost
+        elif restart.how is not RestartHow.SHRUNK:  # else the newest process is that which was lost
             self.incarnations[restart.rank] = incarnation or self.incarnation(restart.rank) + 1
         if member is not None:
             self.alone[member] = len(self.entries)

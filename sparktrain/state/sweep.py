@@ -24,7 +24,7 @@ from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence
 from sparktrain.state.losses.drains import Drains
 from sparktrain.state.losses.shortage import Shortage
-from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Outcome, Report, Restart
+from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Outcome, Report, Restart, RestartHow
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials
 from sparktrain.state.restart import (
@@ -252,16 +252,13 @@ class Sweep:
         restart = Restart(
             rank=int(rank),
             host=failure.host,
-            kind=FailureKind.STOPPED if absence.moved or absence.joined else failure.kind,
+            kind=FailureKind.STOPPED if absence.planned else failure.kind,
             cause=failure.summary,
             seconds=at - absence.since,
             resumed_from_step=trial.checkpoints.newest_step if step is None else step,
             steps_lost=None if step is None else max(0, (absence.step or 0) - step),
-            loss=None if absence.moved or absence.joined else failure.loss,
-            alone=True,
-            paused=absence.moved or absence.joined,
-            healed=absence.ring > 0,
-            drained=absence.moved,
+            loss=None if absence.planned else failure.loss,
+            how=absence.how,
             members=len(gang.ranks) if absence.is_vacated else None,
             full_size=gang.size if absence.is_vacated else None,
             reached_step=absence.step,
@@ -379,7 +376,7 @@ class Sweep:
             self.finish(trial, TrialStatus.PRUNED)
             return trial
         reason = PROMOTED if why is None else why.reason
-        pause = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, newest.step, 0, paused=True)
+        pause = Restart(0, trial.host, FailureKind.STOPPED, reason, 0.0, newest.step, 0, how=RestartHow.PAUSED)
         trial.restart_history.add(pause)
         trial.settle(failure=None)
         self._facts.append(fact.TrialPaused(trial=trial.id, restart=pause))
@@ -395,7 +392,7 @@ class Sweep:
         if self.stop is not None:
             return self._stopped(trial)
         step = trial.checkpoints.newest_step
-        again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, paused=True)
+        again = Restart(0, trial.host, FailureKind.STOPPED, reason or PROMOTED, 0.0, step, 0, how=RestartHow.PAUSED)
         if not reason and gang.stop.continues:
             again = continuation_of(trial, gang)
             trial.restart_history.failed_at = gang.fault.failed_at

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
 from sparktrain.state.gangs.stragglers import GangTimes
-from sparktrain.state.outcome import Failure, Outcome, Report, Restart
+from sparktrain.state.outcome import PLANNED, Failure, Outcome, Report, Restart
 from sparktrain.state.restart_history import RestartHistory
 from sparktrain.state.transitions import check_move
 
@@ -207,7 +207,7 @@ class Trial:
             if _exceeds(restart.reached_step, reached):
                 reached = restart.reached_step or 0
                 excused = 0
-            if number >= self.restart_history.forgiven and not restart.paused:
+            if number >= self.restart_history.forgiven and restart.how not in PLANNED:
                 excused += restart.excused
                 counted += not restart.excused
         if _exceeds(self.checkpoints.newest_step, saved):

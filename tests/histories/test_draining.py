@@ -15,7 +15,7 @@ from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.drains import Drains
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import FailureKind, Loss, Restart
+from sparktrain.state.outcome import FailureKind, Loss, Restart, RestartHow
 from sparktrain.state.records import DrainCompleted, DrainDecided
 from sparktrain.state.trial import Trial
 from tests.histories.test_gangs import act, check_checkpoints, check_journal, check_members, check_memory, finish
@@ -183,7 +183,7 @@ def completes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def uses_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
     def counted(trial: Trial, gang: Gang) -> Restart:
-        return replace(restart.continuation_of(trial, gang), paused=False)
+        return replace(restart.continuation_of(trial, gang), how=RestartHow.RESTARTED)
 
     monkeypatch.setattr(sweep, "continuation_of", counted)
 

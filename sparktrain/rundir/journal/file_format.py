@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from sparktrain.errors import RunDirectoryError
-from sparktrain.state.records import AnyRecord
+from sparktrain.rundir.restart_fields import stored, with_how
+from sparktrain.state.records import AnyRecord, GangRestarted, LossRecorded, MemberRestarted, TrialPaused
 
 VERSION = 1
 """Format version of all files of a journal."""
@@ -123,7 +124,7 @@ def salvage(content: bytes) -> tuple[AnyRecord, ...]:
         payload = _checked(number, line)
         if number and payload is not None:
             with suppress(*_NOT_JSON):
-                records.append(_RECORDS.decode(payload))
+                records.append(_record(payload))
     return tuple(records)
 
 
@@ -144,7 +145,7 @@ def _decode_records(header: Header, body: bytes) -> Content:
         if payload is None:
             return Content(header, tuple(records), Fault(number, "does not match its checksum"))
         try:
-            records.append(_RECORDS.decode(payload))
+            records.append(_record(payload))
         except _NOT_JSON as error:
             return Content(header, tuple(records), Fault(number, f"is not a record: {error}"))
     fault = None
@@ -167,7 +168,18 @@ def _checked(number: int, line: bytes) -> bytes | None:
     return payload if line[:9] == b"%08x " % zlib.crc32(payload, number) else None
 
 
+def _record(payload: bytes) -> AnyRecord:
+    if b'"restart":{' in payload:
+        fields = msgspec.json.decode(payload, type=dict[str, Any])
+        if "restart" in fields:
+            payload = _ENCODER.encode(fields | {"restart": with_how(fields["restart"])})
+    return _RECORDS.decode(payload)
+
+
 def _json(record: AnyRecord) -> bytes:
+    if isinstance(record, GangRestarted | LossRecorded | MemberRestarted | TrialPaused):
+        fields = msgspec.to_builtins(record) | {"restart": stored(record.restart)}
+        return _ENCODER.encode(_with_text(fields))
     encoded = _ENCODER.encode(record)
     if b"null" in encoded:  # for None, and for metrics that are not finite
         encoded = _ENCODER.encode(_with_text(msgspec.to_builtins(record)))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from sparktrain.base.ids import Rank
 from sparktrain.state.losses.handover import GangHandovers
 from sparktrain.state.moments import later
-from sparktrain.state.outcome import Failure
+from sparktrain.state.outcome import Failure, RestartHow
 
 
 class AbsenceStage(Enum):
@@ -55,20 +55,25 @@ class Absence(Struct, gc=False):
     """The steps after which its process had called all its callbacks; None where that is unknown."""
     incarnation: int = 0
     """Of the process that is gone."""
-    moved: bool = False
-    """The member was not lost: it has left the ring for its next process, after a step of all."""
-    joined: bool = False
-    """Its place was vacant, and its next process takes it after a step of all."""
+    planned: RestartHow | None = None
+    """`MOVED` or `JOINED` where no member was lost: its next process takes the place after a step of all."""
 
     @property
     def losses(self) -> int:
         """Processes that were lost since it trained last."""
-        return len(self.later) + (not (self.moved or self.joined))
+        return len(self.later) + (self.planned is None)
 
     @property
     def is_vacated(self) -> bool:
         """The others form a ring without the member, or have formed it."""
         return self.stage is AbsenceStage.VACATED
+
+    @property
+    def how(self) -> RestartHow:
+        """How the gang continues once the absence is over."""
+        if self.is_vacated:
+            return RestartHow.SHRUNK
+        return self.planned or (RestartHow.HEALED if self.ring else RestartHow.ALONE)
 
     def failed(self, why: str) -> Failure:
         """The cause of the gang's restart when the member does not return."""

@@ -27,7 +27,7 @@ from sparktrain.state.losses.absence import Absence, AbsenceStage
 from sparktrain.state.losses.handover import Handover, HandoverStage
 from sparktrain.state.losses.prepared import PreparedProcesses, places_with
 from sparktrain.state.losses.standbys import Standbys
-from sparktrain.state.outcome import Failure, FailureKind, Loss
+from sparktrain.state.outcome import Failure, FailureKind, Loss, RestartHow
 from sparktrain.state.prospects import idle
 from sparktrain.state.sweep import Sweep
 
@@ -186,10 +186,9 @@ class Handovers:
         # Should the ring not form, the gang restarts for a reason that counts against no limit.
         failure = gang.located(Failure(FailureKind.LOST, handover.reason, loss=Loss.DECOMMISSIONED), rank)
         by = at + self._sweep.limits.join_timeout_s
-        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, moved=not handover.joins)
-        absence.ring = handover.ring
+        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, ring=handover.ring)
+        absence.planned = RestartHow.JOINED if handover.joins else RestartHow.MOVED
         if handover.joins:
-            absence.joined = True
             absence.failure = replace(failure, host=handover.place.host)
             gang.absences.vacant.discard(rank)
         else:

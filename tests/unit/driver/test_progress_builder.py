@@ -23,7 +23,7 @@ from sparktrain.search.space import single
 from sparktrain.state import commands as do
 from sparktrain.state.events import Allotment
 from sparktrain.state.machine import Machine
-from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Outcome, Restart, RestartHow
 from sparktrain.state.restart_history import RestartHistory
 from sparktrain.state.trial import Attempt, Trial, TrialStatus
 from sparktrain.store.url import open_store
@@ -43,7 +43,7 @@ def work(tmp_path: Path) -> RunRequest:
 
 
 def test_the_log_of_a_member_that_restarted_alone_is_that_of_its_newest_process(work: RunRequest) -> None:
-    alone = msgspec.structs.replace(RESTART, alone=True)
+    alone = msgspec.structs.replace(RESTART, how=RestartHow.ALONE)
     history = RestartHistory()
     for restart in (alone, RESTART, alone, alone):
         history.add(restart)

@@ -12,7 +12,7 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs import logs
 from sparktrain.runs.logs import Follower, LogFile, LogSelection, TerminalSanitizer, chosen, content, delay_of, logs_in
 from sparktrain.runs.view import RunView
-from sparktrain.state.outcome import FailureKind, Restart
+from sparktrain.state.outcome import FailureKind, Restart, RestartHow
 from sparktrain.state.records import MemberRestarted
 from sparktrain.state.trial import TrialStatus
 from tests.unit.driver.stored import ScriptedRun, looked_at, typical
@@ -143,7 +143,7 @@ def test_the_next_process_of_a_member_that_restarts_alone_is_followed_too(
 ) -> None:
     story = Story(run, monkeypatch)
     again = Member(RunId("mnist"), TrialId(2), Generation(2), incarnation=1)
-    restart = Restart(0, "host-2", FailureKind.MEMORY, "killed", 0.4, 3, 0, alone=True, healed=True)
+    restart = Restart(0, "host-2", FailureKind.MEMORY, "killed", 0.4, 3, 0, how=RestartHow.HEALED)
     story.steps = [
         lambda: run.write(MemberRestarted(trial=TrialId(2), generation=Generation(2), restart=restart)),
         lambda: run.store.put_if_absent(run.layout.member(again).log, b"third\n") and None,

@@ -9,7 +9,7 @@ from sparktrain.runs.results_json import json_value
 from sparktrain.runs.steps.step_lines import step_lines
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.view import TrialView
-from sparktrain.state.outcome import Restart
+from sparktrain.state.outcome import OF_DRAIN, OF_RING, PLANNED, Restart
 from sparktrain.state.records import AnyRecord, GangFormed, TrialConcluded
 from sparktrain.views.report.views.parameter_axes import flat
 from sparktrain.views.report.views.run_inputs import RunInputs
@@ -139,13 +139,13 @@ def _details(result: TrialResult) -> TrialDetails:
 
 def _restart(restart: Restart) -> RestartRow:
     return RestartRow(
-        kind="drained" if restart.drained else "paused" if restart.paused else str(restart.kind),
+        kind="drained" if restart.how in OF_DRAIN else "paused" if restart.how in PLANNED else str(restart.kind),
         cause=restart.cause[:LONGEST_ERROR],
         host=restart.host,
         seconds=round(restart.seconds, 3),
         step=restart.resumed_from_step,
         steps_lost=restart.steps_lost,
-        healed=restart.healed,
+        healed=restart.how in OF_RING,
         members=restart.members,
         full_size=restart.full_size,
     )

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.errors import RunDirectoryError
@@ -27,7 +28,7 @@ from sparktrain.rundir.journal.file_format import (
 )
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
-from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart
+from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart, RestartHow
 from sparktrain.state.records import (
     AnyRecord,
     CaseClosed,
@@ -87,8 +88,8 @@ restarts = st.builds(
     st.none() | numbers,
     st.none() | numbers,
     losses,
-    st.booleans(),
-)
+    st.sampled_from(RestartHow),
+).map(lambda restart: replace(restart, members=2 if restart.how is RestartHow.SHRUNK else None))
 step_times = st.builds(StepTimes, finite, finite, finite, numbers)
 slow_members = st.builds(SlowMember, numbers, finite, finite, st.sampled_from(list(SlowCause)))
 FIELDS = {
