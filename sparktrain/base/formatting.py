@@ -26,6 +26,11 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of the text of `error`, or its type where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip()
+
+
 def shorten(text: str, width: int) -> str:
     """`text`, its end replaced when it takes more than `width` places of a terminal."""
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)).rstrip() + ELLIPSIS

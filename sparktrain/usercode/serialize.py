@@ -10,6 +10,7 @@ from typing import Any
 
 import cloudpickle
 
+from sparktrain.base.formatting import first_line
 from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.option_catalog import CODE_BYTES
 from sparktrain.errors import FunctionError
@@ -178,10 +179,10 @@ def _pickle(function: Callable[..., Any], limit: int, settings: Mapping[str, dic
         cause = culprit(function, _cannot_be_pickled)
         if cause is None:
             raise FunctionError(
-                f"{describe(function)} cannot be sent to executors: {_first_line(error)}; define it at the top of a "
+                f"{describe(function)} cannot be sent to executors: {first_line(error)}; define it at the top of a "
                 "module, a script or a notebook cell, and pass values as parameters"
             ) from error
-        why = str(error) if isinstance(error, CustomKerasError) else f"cannot be pickled: {_first_line(error)}"
+        why = str(error) if isinstance(error, CustomKerasError) else f"cannot be pickled: {first_line(error)}"
         raise _cannot_be_sent(function, cause, why) from error
     data = sink.getvalue()
     # cloudpickle copies os.environ by value, so that a run would store the driver's secrets.
@@ -219,11 +220,6 @@ def _cannot_be_pickled(value: object) -> bool:
     except Exception:  # whatever the value's own __reduce__ raises
         return True
     return False
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
 
 
 def _too_large(function: object, size: str, limit: int) -> FunctionError:

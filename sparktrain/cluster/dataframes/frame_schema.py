@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from sparktrain.base.formatting import first_line
 from sparktrain.datasets.arrow_columns import ForeignType, columns_of
 from sparktrain.datasets.columns import Column
 from sparktrain.errors import DataError, SessionError
@@ -80,15 +81,10 @@ def _schema(frame: Any, subject: str) -> Any:
         return frame.schema
     except AnalysisException as error:
         raise DataError(
-            f"{subject} is a DataFrame that Spark cannot analyze: {_first_line(error)}; correct its query"
+            f"{subject} is a DataFrame that Spark cannot analyze: {first_line(error).rstrip(' ;.')}; correct its query"
         ) from error
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
         raise SessionError(
-            f"{subject} is a DataFrame of a session that does not answer ({_first_line(error)}): read it again in the "
-            "session that is active"
+            f"{subject} is a DataFrame of a session that does not answer ({first_line(error).rstrip(' ;.')}): "
+            "read it again in the session that is active"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    """Connect servers send plans and traces after it."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(" ;.")

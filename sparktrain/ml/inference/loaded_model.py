@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sparktrain.base.formatting import first_line
 from sparktrain.errors import DataError
 from sparktrain.ml.inference.backend_setup import CPU
 from sparktrain.ml.inference.mapped_weights import MappedWeights
@@ -38,7 +39,7 @@ class LoadedModel:
                 self._model = keras.saving.load_model(path, compile=False)
         except Exception as error:  # Keras and the user's classes have no common base
             raise DataError(
-                f"Keras {keras.__version__} cannot load the model: {_first_line(error)}; layers of your own must be "
+                f"Keras {keras.__version__} cannot load the model: {first_line(error)}; layers of your own must be "
                 "registered with keras.saving.register_keras_serializable, in modules that modules=[...] names"
             ) from error
         self._callable: ModelFunction | None = None
@@ -156,7 +157,3 @@ def _padded(rows: NDArray[Any], count: int) -> NDArray[Any]:
     if len(rows) == count:
         return rows
     return np.concatenate([rows, np.repeat(rows[:1], count - len(rows), axis=0)])
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

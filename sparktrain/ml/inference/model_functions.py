@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from sparktrain.base.formatting import first_line
 from sparktrain.errors import DataError
 from sparktrain.ml.inference.model_signature import TensorField
 
@@ -95,8 +96,7 @@ class EagerFunction(ModelFunction):
         try:
             outputs = self.model.predict_on_batch(self.packed(slices))
         except (IndexError, ValueError) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise DataError(f"the model refuses a row: {reason}; correct it in Spark") from error
+            raise DataError(f"the model refuses a row: {first_line(error)}; correct it in Spark") from error
         return keras.tree.flatten(outputs)  # type: ignore[no-any-return]
 
 

@@ -19,6 +19,7 @@ import jax._src.distributed as jax_distributed
 from jax._src import lib
 
 from sparktrain.base.clock import Clock, SystemClock, pause
+from sparktrain.base.formatting import first_line
 from sparktrain.errors import FormError, SpecError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
@@ -65,7 +66,7 @@ def connect(joining: Joining) -> Callable[[], None]:
     except (RuntimeError, ValueError) as error:
         raise FormError(
             f"{barrier.this_member(formation)}: JAX cannot connect to its coordination service on "
-            f"{formation.places[0].host} ({address}): {_first_line(error)}; members connect to each other on any port, "
+            f"{formation.places[0].host} ({address}): {first_line(error)}; members connect to each other on any port, "
             "so no firewall may be between them"
         ) from error
     joining.release_port()
@@ -144,7 +145,3 @@ def _leave_calls_to_gang(formation: Formation) -> Callable[[], None]:
 
 def _stay() -> None:
     """Takes the place of `jax.distributed.shutdown`: the gang leaves as one when all functions have returned."""
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

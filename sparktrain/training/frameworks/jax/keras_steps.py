@@ -136,7 +136,7 @@ class GlobalStep:
         shapes = tuple(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
         if shapes not in self._compared:
             self._compare(shapes)
-        self._ring.note_step(shapes)
+        self._ring.calls.note("step", "fit", shapes)  # for members that call something else
         return jax.tree.unflatten(structure, map(self._as_rows, leaves))
 
     def _as_rows(self, leaf: Any) -> Any:

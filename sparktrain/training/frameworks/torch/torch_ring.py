@@ -17,24 +17,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from sparktrain.base.clock import SystemClock
+from sparktrain.base.formatting import first_line
 from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
-from sparktrain.training.collectives.continuity import Continuity
-from sparktrain.training.collectives.eager_call_log import CLOSING, EagerCallLog
+from sparktrain.training.collectives.eager_call_log import CLOSING
+from sparktrain.training.collectives.eager_ring import EagerRing
 from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets, without_port
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_exchange import RingExchange
-from sparktrain.training.collectives.step_notes import StepNotes
-from sparktrain.training.frameworks.torch import torch_environment, torch_values, waiting_group
+from sparktrain.training.frameworks.torch import torch_environment, waiting_group
 from sparktrain.training.frameworks.torch.leavable_store import LeavableStore, await_server
 from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 from sparktrain.training.frameworks.torch.torch_environment import environment
@@ -92,7 +91,7 @@ def _serve(joining: Joining) -> dist.TCPStore:
     except (OSError, RuntimeError) as error:
         raise FormError(
             f"{barrier.this_member(joining.formation)}: torch's store cannot listen on port {mine.port} of "
-            f"{mine.address}: {_first_line(error)}"
+            f"{mine.address}: {first_line(error)}"
         ) from error
 
 
@@ -106,7 +105,7 @@ def _connect(joining: Joining) -> dist.TCPStore:
     except RuntimeError as error:
         raise FormError(
             f"{barrier.this_member(joining.formation)}: the store of rank 0 on {chief.host} ({chief.address}, port "
-            f"{chief.port}) cannot be reached within {joining.timeout_s:g} s: {_first_line(error)}; members connect to "
+            f"{chief.port}) cannot be reached within {joining.timeout_s:g} s: {first_line(error)}; members connect to "
             "each other on any port, so no firewall may be between them"
         ) from error
 
@@ -117,13 +116,11 @@ def _is_left(joining: Joining) -> bool:
     return isinstance(exchange, RingExchange) and exchange.is_left
 
 
-class TorchRing(Ring):
+class TorchRing(EagerRing):
     """See base class. Made by `join`."""
 
     framework = "torch"
     keras_averaging = "sparktrain.training.frameworks.keras.eager_average"
-    calls: EagerCallLog
-    notes: StepNotes
     heals = True
 
     def __init__(self, joining: Joining, server: dist.TCPStore | None, store: dist.Store) -> None:
@@ -131,17 +128,10 @@ class TorchRing(Ring):
 
         A process that is prepared has neither before it gets its place.
         """
-        self.rank = joining.formation.rank
-        self.size = joining.formation.size
-        self.calls = EagerCallLog()
-        self.notes = StepNotes()
-        self.continuity = Continuity()
-        self.traced_names: set[str] = set()
-        """None: every collective is eager."""
+        super().__init__(joining.formation)
         self.numbered = 0
         """Collectives of the group that the ring knows of."""
         self._joining = joining
-        self._formation = joining.formation
         self._server = server
         self._store = store
         self._group_store: LeavableStore | None = None
@@ -149,22 +139,13 @@ class TorchRing(Ring):
         self.peers = PeerConnections()
         """Those of Gloo, in a group that the ring has made."""
         self._backend = ""
+        self._carriers: set[str] = set()
+        """Of the group: types of devices with tensors that it takes."""
         self._has_own_group = False
         self.is_waiting = False
         """Whether this process has no place in the ring of the others yet."""
-        self._closed = False
         self.on_close: list[Callable[[], object]] = []
         """Called when all members have come to the end of the ring, before it ends."""
-
-    @property
-    def values(self) -> Any:
-        """See base class."""
-        return torch_values
-
-    @property
-    def formation(self) -> Formation:
-        """Who is in the gang."""
-        return self._formation
 
     def own_store(self, name: str) -> dist.Store:
         """A part of the gang's store for another transport. Each name once: its keys stay until the gang ends."""
@@ -219,8 +200,8 @@ class TorchRing(Ring):
         `on_rank_read` is called when the function asks torch, or the variables of torchrun, for the rank.
         """
         self.is_waiting = True
-        os.environ.update(environment(self._formation, self._joining.generation))
-        waiting_group.start(self._formation, on_rank_read)
+        os.environ.update(environment(self.formation, self._joining.generation))
+        waiting_group.start(self.formation, on_rank_read)
         torch_environment.on_rank_read(on_rank_read)
 
     def prepare(self) -> None:
@@ -240,9 +221,7 @@ class TorchRing(Ring):
         self.leave()
         changes = replace(self._joining.changes, number=number)
         self._joining = replace(self._joining, formation=formation, changes=changes)
-        self._formation = formation
-        self.rank = formation.rank
-        self.size = formation.size
+        self._take_place(formation)
         if self.is_waiting:
             self.is_waiting = False
             torch_environment.on_rank_read(None)
@@ -266,7 +245,7 @@ class TorchRing(Ring):
         else:
             dist.init_process_group(self._backend, timeout=timeout)
         # The store outlives the group: other members may be connected to it by this process.
-        self.peers = PeerConnections(without_port(open_sockets() - sockets_before, self._formation.places[0].port))
+        self.peers = PeerConnections(without_port(open_sockets() - sockets_before, self.formation.places[0].port))
         self._has_own_group = True
         self.numbered = self._number()
 
@@ -279,75 +258,61 @@ class TorchRing(Ring):
         """How many collectives the group has had in this process."""
         return int(self.group._get_sequence_number_for_group())
 
-    def allreduce(self, tensors: Sequence[torch.Tensor], *, average: bool, name: str) -> list[torch.Tensor]:
-        """See base class. Tensors of one type travel together."""
+    def _joined(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+        return torch.cat([tensor.to(tensors[0].device) for tensor in tensors])
 
-        def echo() -> list[torch.Tensor]:
-            return list(tensors) if average else [tensor * self.size for tensor in tensors]
+    def _summable(self, tensor: torch.Tensor) -> torch.Tensor:
+        plain = tensor.detach()
+        if plain.is_complex():
+            plain = torch.view_as_real(plain.resolve_conj())
+        return plain.to(_CARRIERS.get(plain.dtype, plain.dtype)).reshape(-1)
 
-        return self.continuity.call(lambda: self._allreduce(tensors, average, name), echo, name)
+    def _from_sum(self, total: torch.Tensor, like: torch.Tensor, divisor: int) -> torch.Tensor:
+        if like.is_complex():
+            return torch.view_as_complex(total.reshape(*like.shape, 2)) / divisor
+        rounding = None if total.is_floating_point() else "trunc"
+        mean = total if divisor == 1 else torch.div(total, divisor, rounding_mode=rounding)
+        return mean.to(like.dtype).reshape(like.shape)
 
-    def _allreduce(self, tensors: Sequence[torch.Tensor], average: bool, name: str) -> list[torch.Tensor]:
-        with self._operation("allreduce", name, [_described(tensor) for tensor in tensors]) as device_of:
-            reduced = list(tensors)
-            for kind in dict.fromkeys((tensor.dtype, tensor.device) for tensor in tensors):
-                indices = [i for i, tensor in enumerate(tensors) if (tensor.dtype, tensor.device) == kind]
-                flat = torch.cat([_for_sum(tensors[index]).reshape(-1) for index in indices]).to(device_of(kind[1]))
-                dist.all_reduce(flat)
-                parts = flat.to(kind[1]).split([_for_sum(tensors[index]).numel() for index in indices])
-                for index, part in zip(indices, parts, strict=True):
-                    reduced[index] = _from_sum(part, tensors[index], self.size if average else 1)
-            return reduced
+    def _bytes(self, tensor: torch.Tensor) -> torch.Tensor:
+        flat = tensor.detach().resolve_conj().contiguous().reshape(-1)
+        return flat.view(torch.uint8).to(self._carrier(tensor.device))
 
-    def broadcast(self, tensors: Sequence[torch.Tensor], *, name: str) -> list[torch.Tensor]:
-        """See base class. Tensors travel together, as bytes."""
-        return self.continuity.call(lambda: self._broadcast(tensors, name), lambda: list(tensors), name)
+    def _from_bytes(self, flat: torch.Tensor, like: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+        return flat.view(like.dtype).reshape(shape).to(like.device)
 
-    def _broadcast(self, tensors: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-        with self._operation("broadcast", name, [_described(tensor) for tensor in tensors]) as device_of:
-            if not tensors:
-                return []
-            device = device_of(tensors[0].device)
-            flat = torch.cat([_bytes(tensor).to(device) for tensor in tensors])
-            dist.broadcast(flat, src=self.source)
-            parts = flat.split([tensor.numel() * tensor.element_size() for tensor in tensors])
-            # A copy, because the bytes of one tensor may start where no number of the next type can.
-            pairs = zip(tensors, parts, strict=True)
-            return [part.clone().view(like.dtype).reshape(like.shape).to(like.device) for like, part in pairs]
+    def _sum(self, flat: torch.Tensor) -> torch.Tensor:
+        total = flat.to(self._carrier(flat.device))
+        dist.all_reduce(total)
+        return total.to(flat.device)
 
-    def allgather(self, tensor: torch.Tensor, *, name: str) -> torch.Tensor:
-        """See base class."""
-        if not tensor.dim():
-            raise ValueError(f"allgather {name!r}: a tensor without axes has no first axis; give it one")
-        [gathered] = self.continuity.call(
-            lambda: [self._allgather(tensor, name)], lambda: [torch.cat([tensor] * self.size)], name
-        )
-        return gathered
+    def _sent(self, flat: torch.Tensor) -> torch.Tensor:
+        dist.broadcast(flat, src=self.source)
+        return flat
 
-    def _allgather(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
-        with self._operation("allgather", name, [_described(tensor[:0])]) as device_of:
-            device = device_of(tensor.device)
-            mine = torch.tensor([len(tensor)], device=device)
-            lengths = [torch.zeros_like(mine) for _ in range(self.size)]
-            dist.all_gather(lengths, mine)
-            counts = [int(length) for length in lengths]
-            row_bytes = tensor[:0].new_empty((1, *tensor.shape[1:])).numel() * tensor.element_size()
-            padded = torch.zeros(max(counts) * row_bytes, dtype=torch.uint8, device=device)
-            padded[: len(tensor) * row_bytes] = _bytes(tensor).to(device)
-            gathered = [torch.empty_like(padded) for _ in range(self.size)]
-            dist.all_gather(gathered, padded)
-            rows = torch.cat([part[: count * row_bytes] for part, count in zip(gathered, counts, strict=True)])
-            return rows.view(tensor.dtype).reshape(sum(counts), *tensor.shape[1:]).to(tensor.device)
+    def _rows(self, flat: torch.Tensor) -> Sequence[torch.Tensor]:
+        mine = flat.to(self._carrier(flat.device))
+        rows = [torch.empty_like(mine) for _ in range(self.size)]
+        dist.all_gather(rows, mine)
+        return [row.to(flat.device) for row in rows]
+
+    def _carrier(self, device: torch.device) -> torch.device:
+        """Where tensors of `device` travel."""
+        first = "cpu" if "cpu" in self._carriers else "cuda"
+        return device if device.type in self._carriers else torch.device(first)
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        self._carriers = {device.type for device in self.group._device_types}
+        with self.knowing():
+            yield
 
     def tensor(self, array: Any) -> torch.Tensor:
         """See base class."""
         return torch.from_numpy(array.copy())
 
-    def close(self) -> None:
-        """See base class. Rank 0 serves the store until all members have come here."""
-        if self._closed:
-            return
-        self._closed = True
+    def _end(self) -> None:
+        """Rank 0 serves the store until all members have come here."""
         self.calls.note(CLOSING, CLOSING, ())
         with suppress(RuntimeError):  # a member that is gone does not undo the work of the others
             self._meet("closing", self._timeout_s)
@@ -375,65 +340,3 @@ class TorchRing(Ring):
         self._store.set(f"{stage}/{self.rank}", b"")
         if waits:
             self._store.wait([f"{stage}/{rank}" for rank in range(self.size)], timedelta(seconds=timeout_s))
-
-    @contextmanager
-    def _operation(
-        self, kind: str, name: str, shapes: Sequence[str]
-    ) -> Iterator[Callable[[torch.device], torch.device]]:
-        """Log a collective; yields what chooses its device for tensors of another one. Raises RingError."""
-        self.calls.note(kind, name, tuple(shapes))
-        types = {device.type for device in self.group._device_types}
-        first = torch.device("cpu" if "cpu" in types else "cuda")
-        entered_ns = self.notes.now_ns()
-        with self._failing(name), self.knowing():
-            self._compare(f"{kind} {name} {shapes}", first)
-            yield lambda device: device if device.type in types else first
-        self.notes.call(entered_ns)
-
-    def _compare(self, call: str, device: torch.device) -> None:
-        """Raises RuntimeError where members make different calls."""
-        # Gloo sums tensors of different lengths without an error, and so does it with those of different calls.
-        mine = torch.tensor([int.from_bytes(sha256(call.encode()).digest()[:7])], device=device)
-        calls = [torch.zeros_like(mine) for _ in range(self.size)]
-        dist.all_gather(calls, mine)
-        if differing := [rank for rank, other in enumerate(calls) if not torch.equal(other, mine)]:
-            raise RuntimeError(f"rank {differing[0]} does not call {call}")
-
-    @contextmanager
-    def _failing(self, name: str) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:  # all of its errors are, and few have a class of their own
-            raise RingError(
-                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone, or "
-                f"passed another shape ({_first_line(error)})"
-            ) from error
-
-
-def _for_sum(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy of `tensor` in a type that Gloo sums."""
-    plain = tensor.detach()
-    if plain.is_complex():
-        plain = torch.view_as_real(plain.resolve_conj())
-    return plain.to(_CARRIERS.get(plain.dtype, plain.dtype), copy=True)
-
-
-def _from_sum(total: torch.Tensor, like: torch.Tensor, divisor: int) -> torch.Tensor:
-    """The sum, or the mean, in the type and shape of `like`."""
-    if like.is_complex():
-        return torch.view_as_complex(total.reshape(*like.shape, 2)) / divisor
-    rounding = None if total.is_floating_point() else "trunc"
-    mean = total if divisor == 1 else torch.div(total, divisor, rounding_mode=rounding)
-    return mean.to(like.dtype).reshape(like.shape)
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().resolve_conj().contiguous().reshape(-1).view(torch.uint8)
-
-
-def _described(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
