@@ -21,7 +21,7 @@ from sparktrain.protocol.settings.held_state import Assigned, state_of
 from sparktrain.protocol.settings.script_settings import LIBRARIES, Values
 from sparktrain.usercode.imports import MAIN, NEVER_SENT, Sources
 
-MOST_CHARS = 2**23
+MOST_CHARS = 2**20
 """Of the user's modules together: what is beyond is not looked at."""
 # From a line's end on, which is three times as fast as from its start.
 _IMPORTED = re.compile(r"\n[ \t]*(?:from[ \t]+\S+[ \t]+)?import[ \t]+(\([^)]*\)|.+)")

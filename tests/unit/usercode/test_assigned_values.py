@@ -147,6 +147,8 @@ def test_modules_of_the_program_assign_too(
 ) -> None:
     (tmp_path / "beside_rates.py").write_text(f"{line}\nsettings.lr = 6.0")
     monkeypatch.syspath_prepend(tmp_path)
+    # All tests of this process are modules of the program.
+    monkeypatch.setattr("sparktrain.usercode.assigned_values.MOST_CHARS", 2**30)
     values = execute("import beside_rates")
     del sys.modules["beside_rates"]
     assert list(values) == ["settings.lr"]
