@@ -4,7 +4,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-from msgspec.structs import replace
 
 from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import commands as do
@@ -182,10 +181,7 @@ def completes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def uses_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def counted(trial: Trial, gang: Gang) -> Restart:
-        return replace(restart.continuation_of(trial, gang), how=RestartHow.RESTARTED)
-
-    monkeypatch.setattr(sweep, "continuation_of", counted)
+    monkeypatch.setattr("sparktrain.state.trial.PLANNED", frozenset({RestartHow.PAUSED, RestartHow.JOINED}))
 
 
 def goes_back_to_the_store(monkeypatch: pytest.MonkeyPatch) -> None:

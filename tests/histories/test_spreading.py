@@ -264,7 +264,7 @@ def _at_once(handovers: Handovers, gang: Gang, at: float) -> bool:
 
 def _as_loss(gang: Gang, rank: Any, absence: Any) -> None:
     """A move counts as the loss of the member."""
-    absence.moved = False
+    absence.planned = None
     _depart(gang, rank, absence)
 
 
