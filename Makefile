@@ -142,7 +142,7 @@ docs: setup ## the documentation as a site in site/: every internal link is chec
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python -m scripts.check_site site
 
-tables: setup ## write what docs/development.md lists of the `all` markers of tests
+tables: setup ## write the tables that docs/reference/test-all.md and docs/how-a-trial-lives.md have of the tests
 	@$(BIN)/python -m scripts.all_table
 
 format: setup ## put imports and format right

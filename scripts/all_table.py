@@ -1,4 +1,4 @@
-"""The table in docs/development.md of what `make test-all` has beyond `make test`.
+"""The table in docs/reference/test-all.md of what `make test-all` has beyond `make test`.
 
 Its rows are the `all` markers of the tests: `pytest.mark.all(case="...", covered_by="...")`. `make tables` writes it.
 """
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "development.md"
+PAGE = ROOT / "docs" / "reference" / "test-all.md"
 START = "<!-- all-table: written by make tables -->\n\n"
 END = "\n<!-- all-table: end -->\n"
 HEAD = "| file | case in `make test-all` | its form in `make test` |\n|---|---|---|\n"
