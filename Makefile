@@ -144,6 +144,7 @@ docs: setup ## the documentation as a site in site/: every internal link is chec
 
 tables: setup ## write the tables that docs/reference/test-all.md and docs/how-a-trial-lives.md have of the tests
 	@$(BIN)/python -m scripts.all_table
+	@$(BIN)/python -m tests.trainings
 
 format: setup ## put imports and format right
 	$(BIN)/ruff check --fix
