@@ -20,7 +20,8 @@ from tests.unit.ops.doctor.seen import SLOT
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "examples" / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES += sorted(DOCS.glob("reference/*.md"))
 ERRORS = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
 MAKEFILE = (ROOT / "Makefile").read_text()
 
