@@ -104,7 +104,7 @@ FIGURES = {
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
     "option": Figure(name="files that a new option of a member touches", bound=3, goal=3),
     "entries": Figure(name="entries at the top of the package", bound=30, goal=30),
-    "lines": Figure(name="lines of source", bound=124_000, goal=85_300),
+    "lines": Figure(name="lines of source", bound=124_150, goal=85_300),
 }
 
 
