@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sparktrain.base.formatting import first_line
 from sparktrain.base.optional_packages import is_supported, require_spark
 from sparktrain.cluster import driver_address, spark_settings, yarn_capacity
 from sparktrain.errors import SessionError
@@ -219,7 +220,7 @@ def read_facts(session: "SparkSession", cores: int) -> Facts:
         facts = Facts(master=master, conf=conf, cores=cores, executors=_executors(session), connect=connect)
         version = str(session.version)
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise SessionError(f"the SparkSession cannot be used ({reason}): make a new one") from error
     if not is_supported(version):
         raise SessionError(

@@ -39,7 +39,6 @@ from sparktrain.config.tracking_options import CallbackKeywords, TrackingKeyword
 
 BackendName = Literal["auto", "horovod", "tensorflow", "torch", "jax", "parameter-server", "none"]
 
-"""Modules that the zygotes of a pool import by default; they skip a library that is not installed."""
 CODE_BYTES = 60 * 2**20
 
 

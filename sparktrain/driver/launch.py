@@ -6,6 +6,7 @@ from dataclasses import replace
 from signal import SIGTERM
 
 from sparktrain.base.boundary import DriverTerminated
+from sparktrain.base.formatting import first_line
 from sparktrain.cluster import preflight
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display
@@ -121,7 +122,7 @@ def _given_back(owned: OwnedRun, kind: type[BaseException] = BaseException) -> I
     try:
         yield
     except kind as error:
-        owned.give_back((str(error).strip() or type(error).__name__).splitlines()[0])
+        owned.give_back(first_line(error))
         raise
 
 

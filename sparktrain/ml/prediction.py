@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from sparktrain.base.boundary import users_call
+from sparktrain.base.formatting import first_line
 from sparktrain.base.model_kinds import kind_of
 from sparktrain.base.optional_packages import is_installed
 from sparktrain.cluster.spark_facts import active_session
@@ -261,7 +262,7 @@ def _check_reuse(session: "SparkSession") -> None:
     try:
         reuse = session.conf.get(REUSE_KEY, "true")
     except Exception as error:  # Py4J, gRPC and Spark errors have no common root
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise SessionError(f"the SparkSession cannot be used ({reason}): make a new one") from error
     if str(reuse).lower() == "false":
         logger.warning("%s is false: each task loads the model again, which takes seconds; set it to true", REUSE_KEY)

@@ -11,6 +11,7 @@ from urllib.request import getproxies
 
 from sparktrain.base.backoff import Backoff
 from sparktrain.base.clock import SystemClock
+from sparktrain.base.formatting import first_line
 from sparktrain.base.ids import CHIEF, Generation, Member, RunId, TrialId
 from sparktrain.config.tracking_options import MLflow, masked
 from sparktrain.driver.tracking.callback import (
@@ -158,7 +159,7 @@ class MLflowTracker(Callback):
         return True
 
     def _warn(self, error: Exception) -> None:
-        line = (str(error).strip() or type(error).__name__).splitlines()[0].replace(self._uri, masked(self._uri))
+        line = first_line(error).replace(self._uri, masked(self._uri))
         level = logging.DEBUG if self._warned else logging.WARNING
         self._warned = True
         logger.log(
