@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     from sparktrain.search.sampled_space import space
     from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Sampler, Suggestion
     from sparktrain.search.space import Cases, Grid, Space, When, Zipped, cases, grid, when, zipped
-    from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart
+    from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart, RestartHow
     from sparktrain.state.trial import Exploit, TrialStatus
     from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
@@ -189,6 +189,7 @@ _HOMES = {
     "Objective": "sparktrain.config.objectives",
     "Exploit": "sparktrain.state.trial",
     "Restart": "sparktrain.state.outcome",
+    "RestartHow": "sparktrain.state.outcome",
     "TrialStatus": "sparktrain.state.trial",
     "MLflow": "sparktrain.config.tracking_options",
     "Callback": "sparktrain.driver.tracking.callback",
@@ -293,6 +294,7 @@ __all__ = [
     "ProtocolError",
     "ResourceError",
     "Restart",
+    "RestartHow",
     "Restored",
     "ResultPlots",
     "ResumeError",

@@ -194,7 +194,7 @@ def test_the_pyspark_of_a_cluster_is_used_where_none_is_installed(
     if version is not None:
         spark_at(home, version)
     script = (
-        "import sys\nfrom sparktrain import SessionError, optional_packages\n"
+        "import sys\nfrom sparktrain import SessionError\nfrom sparktrain.base import optional_packages\n"
         "sys.path[:] = [each for each in sys.path if 'site-packages' not in each]\n"
         "try:\n    optional_packages.require_spark('sweep()')\n    import pyspark\n    print(pyspark.__version__)\n"
         "except SessionError as error:\n    print(error)\n"
