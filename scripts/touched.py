@@ -57,6 +57,13 @@ class Touched:
             chosen |= {case for case in self._core if case.partition("::")[0] not in chosen}
         return sorted(chosen)
 
+    def foreseen(self, changed: Iterable[str]) -> Iterator[bool]:
+        """For each changed file of tests, whether the files of the package that changed with it select it."""
+        paths = set(changed)
+        if package := [path for path in paths if path.startswith(f"{PACKAGE}/")]:
+            selected = set(self.tests(package))
+            yield from (test in selected for test in paths & self._tests)
+
     def _current(self, path: str) -> str:
         folder = path.rpartition("/")[0]
         return path if path in self._files or not folder else f"{folder}/__init__.py"
@@ -148,12 +155,15 @@ def changed_files(base: str) -> list[str]:
 
 
 def _print_history(touched: Touched, durations: Durations, number: int) -> None:
-    log = _git("log", f"-{number}", "--no-merges", "-M", "--name-status", "--format=@%h")
-    minutes = {commit: durations.minutes(touched.tests(paths)) for commit, paths in renamed_since(log)}
-    share = sum(value <= LIMIT_MIN for value in minutes.values()) / len(minutes)
-    whole = durations.minutes(touched.tests(ALL_TESTS))
+    commits = renamed_since(_git("log", f"-{number}", "--no-merges", "-M", "--name-status", "--format=@%h"))
+    minutes = [durations.minutes(touched.tests(paths)) for _, paths in commits]
+    share = sum(value <= LIMIT_MIN for value in minutes) / len(minutes)
     print(f"{share:.0%} of {len(minutes)} commits take at most {LIMIT_MIN:g} minutes")
-    print(f"median: {statistics.median(minutes.values()):.1f} minutes; all tests: {whole:.1f}")
+    whole = durations.minutes(touched.tests(ALL_TESTS))
+    print(f"median: {statistics.median(minutes):.1f} minutes; all tests: {whole:.1f}")
+    selected = [test for _, paths in commits for test in touched.foreseen(paths)]
+    foreseen = sum(selected) / len(selected)
+    print(f"{foreseen:.0%} of {len(selected)} files of tests that changed with the package are selected for its change")
 
 
 def main(arguments: Sequence[str]) -> None:

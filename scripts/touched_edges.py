@@ -37,7 +37,10 @@ READERS: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
 _KEPT_MEMBERS = "faults/healing* faults/ring_takeover faults/more_losses faults/same_bits"
 EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     # Wings.
-    (_package("views/*"), _tests("process/board process/*_page process/notebook_runs spark/notebook spark/reports")),
+    (
+        _package("views/*"),
+        _tests("process/board process/*_page process/notebook_runs process/imports spark/notebook spark/reports"),
+    ),
     (_package("ml/*"), _tests("spark/ml spark/predict spark/tfestimator spark/tfmodel hadoop/ml_stages")),
     (
         _package("tensorflowonspark/*"),
@@ -46,14 +49,17 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         ),
     ),
     (_package("ops/*"), _tests("spark/doctor hadoop/doctor")),
-    (_package("sklearn/*"), _tests("process/sklearn_search spark/sklearn examples/sklearn_page")),
-    (_package("optuna.py", "search/optuna*"), _tests("process/optuna process/study_export")),
+    (_package("sklearn/*"), _tests("process/sklearn_search spark/sklearn examples/s*_page*")),
+    (_package("optuna.py", "search/optuna*", "search/study*"), _tests("process/optuna process/study_export")),
     (_package("testing/*"), _tests("process/check process/local_context training/lone_member")),
     # How a gang loses and gains members.
     (_package("state/losses/adoption.py"), _tests("faults/driver_death process/cluster_coordinator process/takeover")),
     (_package("state/losses/drain*", "cluster/announced*", "driver/drain*"), _tests("faults/draining faults/notices")),
     (_package("state/losses/standbys.py"), _tests("faults/standbys")),
-    (_package("state/losses/spreading.py", "state/losses/handover*"), _tests("faults/moving_members")),
+    (
+        _package("state/losses/spreading.py", "state/losses/handover*"),
+        _tests("faults/moving_members faults/healing_loops"),
+    ),
     (_package("state/losses/growth.py"), _tests("faults/smaller_rings faults/resizing_loops")),
     (
         _package("state/losses/*", "state/gangs/*", "state/restart*", "state/recovery.py", "state/run_machine.py"),
@@ -74,6 +80,20 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         _tests("training/rings training/broken_rings training/local_steps faults/healing_fits"),
     ),
     # What trains.
+    (_package("torch/*"), _tests("examples/torch_page")),
+    (_package("training/context.py", "training/gang_join.py"), _tests("training/lone_member training/out_of_step")),
+    (
+        _package(
+            "driver/backend_choice.py", "usercode/preload*", "training/frameworks/keras/*preload*", "*/keras_guard.py"
+        ),
+        _tests("process/keras_backends training/programs_backends"),
+    ),
+    (
+        _package("*/collectives/*", "*/jax_ring.py", "*/torch_ring.py"),
+        _tests("training/broken_rings training/slow_members"),
+    ),
+    (_package("*/healing/*", "training/data/row_cursor.py"), _tests("faults/smaller_rings")),
+    (_package("training/checkpoint/*loop*"), _tests("faults/resizing_loops process/keras_jax_gangs")),
     (
         _package("training/frameworks/tensorflow/parameter_server/*"),
         _tests("training/ps* process/parameter_server process/shard_server"),
@@ -115,7 +135,9 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     ),
     (
         _package("driver/clustered/*"),
-        _tests("process/cluster_coordinator spark/far_client spark/left_connect spark/submit"),
+        _tests(
+            "process/cluster_coordinator spark/far_client spark/left_connect spark/submit hadoop/closed* hadoop/yarn_s*"
+        ),
     ),
     (
         _package("driver/engines/*", "executor/nursery*"),
@@ -129,6 +151,9 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         _package("usercode/*"),
         _tests("process/packed_code process/fingerprint process/script* process/import_cache spark/code"),
     ),
+    (_package("executor/exit_causes.py"), _tests("process/failed_trials")),
+    (_package("protocol/settings/*"), _tests("process/script_settings process/imports process/driver_forks")),
+    (_package("driver/slots/*"), _tests("process/several_calls spark/data_beside_calls")),
     # What a run tries, and what people see of it.
     (
         _package("search/*", "state/pruning/*"),

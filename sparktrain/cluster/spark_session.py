@@ -64,8 +64,7 @@ def local_session(
             failed = True
             raise
         finally:
-            # What Spark logs while it stops is no error of the run, such as a block that a late task no longer finds.
-            line = jvm.kept_log(scratch, failed=failed)
+            line = jvm.kept_log(scratch, failed=failed)  # without the errors that Spark logs while it stops
             jvm.hush_end(session)
             session.stop()
             if line is not None:

@@ -105,6 +105,13 @@ def test_a_change_reaches_tests_by_imports_subjects_and_edges(changed: str, test
     assert set(Touched(ImportMap(FILES), CORE).tests([changed])) == tests
 
 
+def test_a_test_is_foreseen_where_the_package_selects_it() -> None:
+    touched = Touched(ImportMap(FILES), CORE)
+    assert list(touched.foreseen(["sparktrain/driver/pool.py", RUNS, "docs/gangs.md"])) == [True]
+    assert list(touched.foreseen(["sparktrain/driver/pool.py", SERVING])) == [False]
+    assert list(touched.foreseen([SERVING])) == []
+
+
 def test_paths_of_commits_have_the_names_of_today() -> None:
     log = "@new\nR090\tb.py\tc.py\nM\td.py\n@mid\nR100\ta.py\tb.py\n@old\nM\ta.py\n@empty\n"
     assert renamed_since(log) == [("new", ["c.py", "d.py"]), ("mid", ["c.py"]), ("old", ["c.py"]), ("empty", [])]
