@@ -7,6 +7,8 @@ classes, processes that call its functions. In any other process they are a name
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
@@ -100,6 +102,21 @@ def register(objects: dict[str, dict[str, Any]]) -> None:
     """Note what the user's code has registered with Keras, by library and name."""
     if _names is not None:
         registered.update(objects)
+
+
+def library_object(*homes: tuple[str, str]) -> Any:
+    """What a module of a library holds under a name, by the first of these that has it in this process.
+
+    Raises ImportError where none has: the library has set it in the driver alone.
+    """
+    for module, name in homes:
+        with suppress(ImportError, AttributeError):
+            if (held := getattr(import_module(module), name)) is not None:
+                return held
+    place = ".".join(homes[0])
+    raise ImportError(
+        f"the function uses {place} of the driver, which a new process does not have: make it in the function"
+    )
 
 
 def cached_function(function: Callable[..., Any], options: dict[str, Any], attributes: dict[str, Any]) -> Any:

@@ -108,8 +108,8 @@ class _Digests:
 
     def _words(self, value: object) -> Iterator[bytes]:
         yield f"{type(value).__module__}.{type(value).__qualname__}".encode()
-        if (home := self._library.home_of_container(value)) is not None:  # what it has is this process's own
-            yield f"{home[0].__name__}.{home[1]}".encode()
+        if homes := self._library.homes_of_container(value):  # what it has is this process's own
+            yield ".".join(homes[0]).encode()
             return
         match value:
             case FunctionType():

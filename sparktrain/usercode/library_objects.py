@@ -20,44 +20,44 @@ _NOT_STATE = frozenset({"argv", "last_exc", "last_traceback", "last_type", "last
 _UNKNOWN = frozenset({"builtins", "__main__", "__mp_main__", "sparktrain"})
 """Top-level modules with names of anyone."""
 
-Home = tuple[ModuleType, str]
-"""A module, and its name for an object."""
+Home = tuple[str, str]
+"""The name of a module, and its name for an object."""
 
 
 class LibraryObjects:
     """The objects that loaded modules hold, as one call of the user sees them. For one thread."""
 
     def __init__(self) -> None:
-        self._homes: dict[str, dict[int, Home]] = {}
+        self._homes: dict[str, dict[int, list[Home]]] = {}
         self._tops: dict[type, str | None] = {}
-        self._containers: dict[int, Home] | None = None
+        self._containers: dict[int, list[Home]] | None = None
 
-    def home_of(self, value: object) -> Home | None:
-        """Where a library holds `value`, which has an identity; None for a value of the user's, or one that is equal to
+    def homes_of(self, value: object) -> list[Home]:
+        """Where a library holds `value`, which has an identity; none for a value of the user's, or one that is equal to
         any copy of it.
 
-        Not for dicts, lists and sets: see `home_of_container`.
+        Not for dicts, lists and sets: see `homes_of_container`.
         """
         if (stream := next((name for name in _STREAMS if value is getattr(sys, name)), None)) is not None:
-            return sys, stream
+            return [("sys", stream)]
         kind = type(value)
         if kind not in self._tops:
             self._tops[kind] = _top(kind)
         top = self._tops[kind]
         if top is None:
-            return None
+            return []
         if top not in self._homes:
             self._homes[top] = _indexed(self._modules.get(top, ()), lambda held: not isinstance(held, _NAMED))
-        return self._homes[top].get(id(value))
+        return self._homes[top].get(id(value), [])
 
-    def home_of_container(self, value: object) -> Home | None:
-        """Where a module of Python's own holds this dict, list or set; None for any other."""
+    def homes_of_container(self, value: object) -> list[Home]:
+        """Where modules of Python's own hold this dict, list or set; none for any other."""
         if type(value) not in _CONTAINERS:
-            return None
+            return []
         if self._containers is None:
             of_python = (self._modules.get(top, ()) for top in sorted(sys.stdlib_module_names))
             self._containers = _indexed(itertools.chain(*of_python), lambda held: type(held) in _CONTAINERS)
-        return self._containers.get(id(value))
+        return self._containers.get(id(value), [])
 
     @cached_property
     def _modules(self) -> dict[str, list[ModuleType]]:
@@ -89,10 +89,10 @@ def _loaded() -> dict[str, list[ModuleType]]:
     return modules_by_top
 
 
-def _indexed(modules: Iterable[ModuleType], predicate: Callable[[object], bool]) -> dict[int, Home]:
-    homes: dict[int, Home] = {}
+def _indexed(modules: Iterable[ModuleType], predicate: Callable[[object], bool]) -> dict[int, list[Home]]:
+    homes: dict[int, list[Home]] = {}
     for module in modules:
         for name, held in list(vars(module).items()):
             if name not in _NOT_STATE and not name.startswith("__") and predicate(held):
-                homes.setdefault(id(held), (module, name))
+                homes.setdefault(id(held), []).append((module.__name__, name))
     return homes

@@ -94,8 +94,8 @@ class ScriptPickler(sent_script.CodePickler):
             return self._reduced_code(value)
         if kind is _Call:
             return value.reduced()
-        if (home := self._library.home_of(value)) is not None:
-            return getattr, home
+        if homes := self._library.homes_of(value):
+            return sent_script.library_object, tuple(homes)
         if kind is CellType:
             return self._reduced_cell(value)
         if kind in self.dispatch_table:
@@ -146,15 +146,15 @@ class ScriptPickler(sent_script.CodePickler):
 
     def _reduced_cell(self, cell: CellType) -> Any:
         try:
-            home = self._library.home_of_container(cell.cell_contents)
+            homes = self._library.homes_of_container(cell.cell_contents)
         except ValueError:  # it is empty
             return NotImplemented
-        return NotImplemented if home is None else (internals._make_cell, (_reference(home),))
+        return (internals._make_cell, (_reference(homes),)) if homes else NotImplemented
 
     def _named(self, value: Any) -> Any:
         """`value`, or what is pickled as the name of a container that Python holds: reducers do not see those."""
-        home = self._library.home_of_container(value)
-        return value if home is None else _reference(home)
+        homes = self._library.homes_of_container(value)
+        return _reference(homes) if homes else value
 
     def _names(self, done: set[str]) -> "_Call":
         """When it is pickled: what the script calls its functions and classes that were pickled before, but for `done`.
@@ -196,8 +196,8 @@ class _ScriptNames(dict[str, Any]):
         return sent_script.script_names, (dict(self),)
 
 
-def _reference(home: Home) -> _Call:
-    return _Call(lambda: (getattr, home))
+def _reference(homes: list[Home]) -> _Call:
+    return _Call(lambda: (sent_script.library_object, tuple(homes)))
 
 
 def _registering(pickler: ScriptPickler, registered: Callable[[ScriptPickler], dict[str, Any]]) -> _Call:

@@ -175,7 +175,7 @@ def test_a_secret_and_what_cannot_be_pickled_stay_here(
         "acme_rates.lock = threading.Lock()\nacme_rates.settings.lr = 5.0\nacme_rates.settings.name = 'a text'"
     )
     monkeypatch.setattr(sent_script, "_names", None)
-    monkeypatch.setattr(script_settings, "changed", lambda: {})  # other tests of this process may have set some
+    monkeypatch.setattr(script_settings, "changed", dict)  # other tests of this process may have set some
     with caplog.at_level(logging.WARNING):
         packed = FunctionProgram(cell("def train(): return 1")).packed(ALONE, {}, CODE_BYTES, [])
     [line] = packed.notes

@@ -101,6 +101,24 @@ def test_what_a_library_holds_once_goes_by_its_name(single: Any, source: str) ->
     assert pickle.loads(data)() is single
 
 
+def test_what_a_library_sets_later_goes_by_the_name_that_it_has_in_a_new_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "acme_parts.py").write_text("class Client: pass\ncurrent = started = None\nfirst = Client()\n")
+    monkeypatch.syspath_prepend(str(folder))
+    parts = importlib.import_module("acme_parts")
+    del parts.first
+    parts.current = parts.first = parts.Client()
+    parts.started = parts.Client()
+    known, unknown = (pickled(cell("def train(): return held", held=held)) for held in (parts.first, parts.started))
+    parts = importlib.reload(parts)
+    assert pickle.loads(known)() is parts.first
+    with pytest.raises(ImportError, match=r"uses acme_parts\.started of the driver, which a new process does not have"):
+        pickle.loads(unknown)
+
+
 def test_also_within_objects_and_methods_of_it() -> None:
     source = "class C:\n pass\nc = C()\nc.env = held\ndef train(): return c.env, get, draw.__self__"
     env, get, drawing = pickle.loads(pickled(cell(source, held=os.environ, get=os.environ.get, draw=random.shuffle)))()
