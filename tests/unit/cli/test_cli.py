@@ -359,7 +359,6 @@ def test_help_has_every_option_example_and_exit_code(
     columns: str, name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setenv("TERMINAL_WIDTH", columns)
     assert cli.main([name, "--help"]) == 0
     shown = capfd.readouterr().out
     assert max(map(len, shown.splitlines())) <= int(columns)
@@ -374,7 +373,6 @@ def test_help_has_panels_in_order_and_shows_what_a_value_is_and_nothing_for_a_fl
     name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setenv("TERMINAL_WIDTH", "120")
     assert cli.main([*filter(None, [name]), "--help"]) == 0
     shown = capfd.readouterr().out
     panels = re.findall(r"^╭─ (.+?) ─+╮$", shown, re.MULTILINE)

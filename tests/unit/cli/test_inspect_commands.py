@@ -291,7 +291,6 @@ def test_help_has_examples_and_exit_codes(
     columns: str, name: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    monkeypatch.setenv("TERMINAL_WIDTH", columns)
     shown = output_of(capfd, name, "--help")
     assert max(map(len, shown.splitlines())) <= int(columns)
     assert "--json" in shown
