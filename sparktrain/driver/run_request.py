@@ -11,7 +11,7 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Display
 from sparktrain.driver.callbacks.callback_feed import CallbackFeed
-from sparktrain.driver.feeds.stream_feeds import StreamFeeds
+from sparktrain.driver.feeds.stream_jobs import StreamFeeds
 from sparktrain.driver.prepare.owned_run import OwnedRun
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.member_call import MemberCall, MemberGang

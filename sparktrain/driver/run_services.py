@@ -12,7 +12,7 @@ from sparktrain.base.wings import from_wing
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import slots_of_feeds
 from sparktrain.driver.engines.engine import Engine
-from sparktrain.driver.feeds.stream_feeds import FeedSettings, StreamFeeds
+from sparktrain.driver.feeds.stream_jobs import FeedSettings, StreamFeeds
 from sparktrain.driver.pool import AgentPool
 from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.driver.prepare.checked_call import CheckedCall

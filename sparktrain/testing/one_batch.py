@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from sparktrain.training.frameworks.keras.keras_patches import replace
-from sparktrain.training.frameworks.tensorflow.strategies.keras_guards import problems_in_step
+from sparktrain.training.frameworks.tensorflow.strategies.workarounds import problems_in_step
 
 _LIMITS = {"fit": {"steps_per_epoch": 1}, "evaluate": {"steps": 1}}
 

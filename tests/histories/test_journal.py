@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal import writer as product
-from sparktrain.rundir.journal.file_format import SNAPSHOT, Content, Followed
+from sparktrain.rundir.journal.journal_file import SNAPSHOT, Content, Followed
 from sparktrain.rundir.journal.reader import JournalContents, Replay, Tail
 from sparktrain.rundir.journal.run_claim import read_claim
 from sparktrain.rundir.journal.writer import Compaction, DriverIdentity, Journal

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.errors import JournalCorruptError
-from sparktrain.rundir.journal import file_format
+from sparktrain.rundir.journal import journal_file
 from sparktrain.rundir.journal.reader import JournalContents, Tail, read
 from sparktrain.rundir.journal.writer import Journal
 from tests.unit.rundir.journal.journals import (
@@ -74,7 +74,7 @@ def test_every_changed_byte_is_noticed_or_does_not_matter() -> None:
 
 
 def test_the_change_is_not_noticed_without_the_checksum() -> None:
-    with patch.object(file_format, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
+    with patch.object(journal_file, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
         check_every_change(written([1, 2], [3]), [1, 2, 3])
 
 

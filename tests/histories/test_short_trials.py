@@ -12,7 +12,7 @@ from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.outcome_counts import Tally
 from sparktrain.driver.progress_builder import progress_of
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
-from sparktrain.rundir.journal.file_format import BATCH
+from sparktrain.rundir.journal.journal_file import BATCH
 from sparktrain.rundir.journal.reader import read
 from sparktrain.rundir.journal.writer import Journal
 from sparktrain.rundir.layout import RunLayout

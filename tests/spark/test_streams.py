@@ -276,7 +276,7 @@ def test_rows_come_once_though_the_executor_of_a_feeder_is_killed(spark: SparkSe
 
 @pytest.mark.all(
     case="another run continues at the checkpoint of a streaming query",
-    covered_by="`unit/driver/feeds/test_stream_feeds`: the folder of each trial; micro-batches without a checkpoint",
+    covered_by="`unit/driver/feeds/test_stream_jobs`: the folder of each trial; micro-batches without a checkpoint",
 )
 def test_a_checkpoint_lets_another_run_continue_after_the_acknowledged_micro_batches(
     spark: SparkSession, runs: Path, tmp_path: Path

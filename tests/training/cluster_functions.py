@@ -279,9 +279,9 @@ def upstream(member: Member) -> dict[str, Any]:
     import tensorflow as tf
     from keras.src.backend.tensorflow import trainer
 
-    from sparktrain.training.frameworks.tensorflow.strategies import keras_guards
+    from sparktrain.training.frameworks.tensorflow.strategies import workarounds
 
-    measured, keras_guards.WORKED_AROUND = keras_guards.WORKED_AROUND, ()
+    measured, workarounds.WORKED_AROUND = workarounds.WORKED_AROUND, ()
     x, y = data()
     strategy = member.strategy()
     with strategy.scope():

@@ -96,7 +96,7 @@ NUMBERS = [
     ("stopping", "or a second", "training/judgement:MOST_S", 1),
     ("stopping", "ended {} s later, by SIGTERM", "state/run_machine:TIMEOUT_GRACE_S", 1),
     ("stopping", "runs with {} seeds (`--seeds`)", "ops/simulation/comparison:SEEDS", 1),
-    ("streams", "a warning after {} s names", "driver/feeds/stream_feeds:FIRST_BATCH_S", 1),
+    ("streams", "a warning after {} s names", "driver/feeds/stream_jobs:FIRST_BATCH_S", 1),
     ("streams", "or cut off, after {} s", "protocol/feed_messages:FEED_LEASE_S", 1),
     ("streams", "Its queue takes {} batches", "training/data/stream/feed_queue:MOST_BATCHES", 1),
     ("streams", "batches or {} MiB for each stream", "training/data/stream/feed_queue:MOST_BYTES", MIB),

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.errors import JournalCorruptError
-from sparktrain.rundir.journal.file_format import BATCH, SNAPSHOT, Content, Fault, Followed, decode
+from sparktrain.rundir.journal.journal_file import BATCH, SNAPSHOT, Content, Fault, Followed, decode
 from sparktrain.rundir.journal.relocation import relocated
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.state.records import AnyRecord

@@ -16,7 +16,7 @@ from sparktrain.base.formatting import ago
 from sparktrain.base.process_tree import process_state
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
-from sparktrain.rundir.journal.file_format import VERSION
+from sparktrain.rundir.journal.journal_file import VERSION
 from sparktrain.rundir.journal.reader import survey
 from sparktrain.rundir.journal.writer import RemovalMark, remover, take
 from sparktrain.rundir.layout import JournalLayout

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
-from sparktrain.rundir.journal.file_format import VERSION, check_version
+from sparktrain.rundir.journal.journal_file import VERSION, check_version
 from sparktrain.rundir.journal.reader import survey
 from sparktrain.rundir.layout import JournalLayout
 from sparktrain.rundir.run_place import RunPlace

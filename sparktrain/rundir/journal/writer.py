@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from sparktrain.errors import BugError, DeposedError, RunDirectoryError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
-from sparktrain.rundir.journal.file_format import (
+from sparktrain.rundir.journal.journal_file import (
     BATCH,
     SNAPSHOT,
     VERSION,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.base.clock import SystemClock
-from sparktrain.rundir.journal import file_format
+from sparktrain.rundir.journal import journal_file
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
 from tests.support.earlier_runs import STATES, unpack
@@ -27,6 +27,6 @@ def test_its_journal_is_written_byte_for_byte(state: str, tmp_path: Path) -> Non
     for path in unpack(state, tmp_path).glob("journal/batch-*"):
         term, number = map(int, re.findall(r"\d+", path.name))
         content = path.read_bytes()
-        records = file_format.decode(content, path.name, "batch", term, number).records
-        lines = [file_format._json(record).replace(b',"reached_step":null', b"") for record in records]
+        records = journal_file.decode(content, path.name, "batch", term, number).records
+        lines = [journal_file._json(record).replace(b',"reached_step":null', b"") for record in records]
         assert lines == [line[9:] for line in content.splitlines()[1:]], "without what it has later"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from sparktrain.driver.feeds.pushed_feed import PushedFeed
-from sparktrain.driver.feeds.stream_feeds import FeedOpening
+from sparktrain.driver.feeds.stream_jobs import FeedOpening
 from sparktrain.errors import DataError, StreamError
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.feed_messages import FeedAddress, FeedTicket

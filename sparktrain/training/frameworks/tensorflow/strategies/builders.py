@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
-from sparktrain.training.frameworks.tensorflow.strategies import keras_guards, member_shares
+from sparktrain.training.frameworks.tensorflow.strategies import member_shares, workarounds
 
 _TF_CONFIG = "TF_CONFIG"
 _COMMUNICATION = ("ring", "nccl")
@@ -29,7 +29,7 @@ def multi_worker(tf_config: str, communication: str | None = None) -> tf.distrib
     hints = tf.distribute.experimental.CommunicationOptions(implementation=implementation)
     os.environ[_TF_CONFIG] = tf_config
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=hints)
-    keras_guards.install()
+    workarounds.install()
     member_shares.keep_whole(strategy)
     return strategy
 
@@ -44,23 +44,23 @@ def parameter_server(tf_config: str, variable_partitioner: Callable[..., Any] | 
     os.environ[_TF_CONFIG] = tf_config
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     strategy = tf.distribute.ParameterServerStrategy(resolver, variable_partitioner)
-    keras_guards.install()
+    workarounds.install()
     if variable_partitioner is not None:
-        keras_guards.refuse_keras_variables(strategy)
+        workarounds.refuse_keras_variables(strategy)
     return strategy
 
 
 def mirrored(devices: int | list[str] | None = None) -> tf.distribute.Strategy:
     """The devices of this process in step: by default all GPUs, or the CPU. Raises SpecError."""
     strategy = tf.distribute.MirroredStrategy(_devices(devices))
-    keras_guards.install()
+    workarounds.install()
     return strategy
 
 
 def central_storage(devices: int | list[str] | None = None) -> tf.distribute.Strategy:
     """The devices of this process in step, with the variables on the CPU. Raises SpecError."""
     strategy = CentralStorage(compute_devices=_devices(devices), parameter_device="CPU:0")
-    keras_guards.install()
+    workarounds.install()
     return strategy
 
 
@@ -81,7 +81,7 @@ class CentralStorage(tf.distribute.experimental.CentralStorageStrategy):  # type
         except ValueError as error:
             if "must specify an aggregation method" not in str(error):
                 raise
-            raise keras_guards.passing(
+            raise workarounds.passing(
                 StrategyError(
                     "a layer changes a variable of its own (BatchNormalization its averages, Dropout its generator's "
                     "state), which fails under strategy 'central_storage' with several devices; use 'mirrored', or a "

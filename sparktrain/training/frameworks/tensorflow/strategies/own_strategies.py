@@ -81,9 +81,9 @@ class _OwnStrategies:
                 plain(strategy, *args, **kwargs)
             else:
                 self._connect(line, _MUST_MAKE, lambda: plain(strategy, *args, **kwargs))
-            from sparktrain.training.frameworks.tensorflow.strategies import keras_guards, member_shares
+            from sparktrain.training.frameworks.tensorflow.strategies import member_shares, workarounds
 
-            keras_guards.install()
+            workarounds.install()
             member_shares.keep_whole(strategy)
 
         return init
@@ -100,9 +100,9 @@ class _OwnStrategies:
             if not tf_cluster.has_ps(self._gang.formation):
                 raise StrategyError(f"{line} in a gang without parameter servers: pass ps=1, or more, and workers=2")
             self._connect(line, _MUST_SERVE, lambda: plain(strategy, *args, **kwargs))
-            from sparktrain.training.frameworks.tensorflow.strategies import keras_guards
+            from sparktrain.training.frameworks.tensorflow.strategies import workarounds
 
-            keras_guards.install()
+            workarounds.install()
 
         return init
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.errors import RunDirectoryError
-from sparktrain.rundir.journal import file_format
-from sparktrain.rundir.journal.file_format import (
+from sparktrain.rundir.journal import journal_file
+from sparktrain.rundir.journal.journal_file import (
     BATCH,
     SNAPSHOT,
     VERSION,
@@ -240,7 +240,7 @@ def test_every_changed_byte_is_found_and_is_not_a_truncation() -> None:
 
 
 def test_changed_bytes_are_not_found_without_the_checksum() -> None:
-    with patch.object(file_format, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
+    with patch.object(journal_file, "_checked", lambda number, line: line[9:]), pytest.raises(AssertionError):
         check_every_changed_byte()
 
 

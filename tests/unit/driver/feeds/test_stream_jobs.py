@@ -8,7 +8,7 @@ import pytest
 
 from sparktrain.base.ids import Member, RunId, TrialId
 from sparktrain.config.data_sources import StreamSource
-from sparktrain.driver.feeds.stream_feeds import FeedOpening, FeedSettings, StreamFeeds
+from sparktrain.driver.feeds.stream_jobs import FeedOpening, FeedSettings, StreamFeeds
 from sparktrain.protocol.feed_messages import FeedAddress
 from sparktrain.protocol.messages import FeedEnded, MemberFeed
 from sparktrain.protocol.pipe_messages import FeedOver, FeedPhase
