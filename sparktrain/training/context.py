@@ -227,14 +227,14 @@ class TrainContext:
 
         Raises SpecError for another `every`, or `resizable` beside a feed, TypeError for what has no state, FormError.
         """
-        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of, rounds_of
+        from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, boundary_of, loop_of
 
-        rounds = rounds_of(self._memory_saver(), lambda: self._gang.ring, self.size, every, self._clock)
+        boundary = boundary_of(self._gang, self.size, self._memory_saver(), every, self._clock, self._judgement)
         saved_parts = parts if model is None else (model, *parts)
-        loop = loop_of(saved_parts, self._gang.healing, rounds, self._position, resizable=resizable)
+        loop = loop_of(saved_parts, self._gang.healing, boundary, self._position, resizable=resizable)
         self.checkpoint.are_alike = lambda: loop is not None and loop.are_alike
         start = max(0, self.checkpoint.newest_step)
-        return MemoryCheckpoints(saved_parts, rounds, self._stepped, self._clock, start, loop)
+        return MemoryCheckpoints(saved_parts, boundary, self._stepped, self._clock, start, loop, self._judgement)
 
     def export(self, model: Any) -> None:
         """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.

@@ -3,6 +3,8 @@
 Without a wait, a loop that looks right after its report would train a whole step more before it sees the decision.
 """
 
+from collections.abc import Callable
+
 from sparktrain.base.clock import Clock
 from sparktrain.training.agent_pipe import Wire
 
@@ -23,6 +25,8 @@ class Judgement:
         self._awaited: int | None = None
         """The step of the newest report, as long as no call of `stop` has waited for it."""
         self._until = 0.0
+        self.agreed: Callable[[], bool] | None = None
+        """Whether all members of the gang stop, where they agree on that; None: each decides for itself."""
 
     def reported(self, step: int) -> bool:
         """The member is about to report `step`; returns whether rules judge the report, so that it must not wait."""
@@ -35,7 +39,11 @@ class Judgement:
         return judged
 
     def stop(self) -> bool:
-        """Whether the member should stop. The first call after a report blocks until it is judged, see above."""
+        """Whether the member should stop: what all have agreed on, or as `asked`."""
+        return self.asked() if self.agreed is None else self.agreed()
+
+    def asked(self) -> bool:
+        """Whether the run asks the member to stop. The first call after a report blocks until that is judged."""
         step = self._awaited
         self._awaited = None
         if step is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparktrain as st
-from sparktrain.training.checkpoint import memory_rounds
+from sparktrain.training.elastic import step_boundary
 from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
@@ -136,13 +136,13 @@ def _kill_after(notes: Path, rank: int, mark: Path) -> None:
 
 def kill_in_round(kill: Kill) -> None:
     """Have the process come to "round" when the chief's part of a memory checkpoint is there, and the rest is not."""
-    gathered = memory_rounds.gathered
+    gathered = step_boundary.gathered
 
     def gathered_late(*arguments: Any) -> Any:
         kill.at("round")
         return gathered(*arguments)
 
-    memory_rounds.gathered = gathered_late
+    step_boundary.gathered = gathered_late
 
 
 class Lag:

@@ -37,6 +37,16 @@ def test_a_program_for_several_processes_trains_what_one_process_trains(pool: st
             np.testing.assert_allclose(weights[name], alone[name], rtol=0, atol=EQUAL)
 
 
+def test_the_members_of_a_loop_stop_after_the_same_step(pool: st.Pool, tmp_path: Path) -> None:
+    result = pool.sweep(
+        jax_programs.stop_together, {"folder": [str(tmp_path)]}, metric="loss", mode="min", workers_per_trial=2,
+        backend="jax", stopper=st.Threshold(upper=7.5), dir=str(tmp_path / "runs"), progress=False,
+    )  # fmt: skip
+    assert [trial.status for trial in result.trials] == ["pruned"], result.trials[0].error
+    [step, other_step] = [int((tmp_path / f"stopped-{rank}").read_text()) for rank in range(2)]
+    assert 8 <= step == other_step < 200
+
+
 @pytest.mark.parametrize(("how", "victim"), [("program", 0), ("ctx", 1)])
 def test_a_killed_member_costs_a_restart(pool: st.Pool, tmp_path: Path, how: str, victim: int) -> None:
     result = run(pool, tmp_path, jax_programs.lose_a_member, victim=victim, how=how)

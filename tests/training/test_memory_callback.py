@@ -44,7 +44,7 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
         callback.set_model(model)
         callback.on_train_begin()
         position.step = 1
-        callback.on_epoch_end(0)
+        callback.on_train_batch_end(0)
         return kept.taken, [name for name in ring.operations if name.startswith("memory_")]
 
     for found in together(2, train):

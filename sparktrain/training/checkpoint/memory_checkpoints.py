@@ -5,22 +5,25 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sparktrain.base.clock import Clock
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import is_split, state_module
-from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.checkpoint.surviving_loop import SurvivingLoop
-from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.boundary_schedule import snapshot_interval
+from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.imported import keeper
+from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.step_reports import StepReports
+
+if TYPE_CHECKING:
+    from sparktrain.training.gang_join import JoinedGang
 
 T = TypeVar("T")
 
@@ -32,21 +35,23 @@ class MemoryCheckpoints:
     """Takes memory checkpoints after steps of a loop, within a `with` block. The thread that trains uses it.
 
     The block also reports steps: a member that makes none for `hang_timeout` counts as one that hangs. Code
-    after the block may take any time.
+    after the block may take any time. Within it `ctx.should_stop()` changes in `step` alone, on all members at once.
     """
 
     def __init__(
         self,
         parts: Sequence[Any],
-        rounds: MemoryRounds | None,
+        boundary: StepBoundary | None,
         stepped: Callable[[int, bool], None],
         clock: Clock,
         start: int,
         loop: SurvivingLoop | None = None,
+        judgement: Judgement | None = None,
     ) -> None:
         """`stepped(step, training)` reports progress; `start` is the step that training resumes after, 0 for none.
 
-        `loop` has its steps survive the loss of another member; None where they cannot.
+        `loop` has its steps survive the loss of another member; None where they cannot. `judgement` decides whether to
+        stop.
 
         Raises TypeError for parts that have no state.
         """
@@ -54,19 +59,22 @@ class MemoryCheckpoints:
             state_module(parts, "ctx.memory_checkpoints")
         self._parts = tuple(parts)
         self._cursors = [cursor for part in parts if (cursor := cursor_of(part)) is not None]
-        self._rounds = rounds
+        self._boundary = boundary
         self._stepped = stepped
-        self._reports = StepReports(stepped, clock, None if rounds is None else rounds.ring)
+        self._reports = StepReports(stepped, clock, None if boundary is None else boundary.ring)
         self._step = start
         self._loop = loop
+        self._judgement = judgement
         self._first = True
         self._pid = os.getpid()
 
     def __enter__(self) -> Self:
         """Training starts. Raises OSError when the agent is gone."""
-        if self._rounds is not None:
+        if (boundary := self._boundary) is not None:
             # Members take turns, and no single one can copy arrays that all of them hold.
-            self._rounds.start(self._step, off=is_split(self._parts))
+            boundary.start(self._step, copies=not is_split(self._parts))
+            if self._judgement is not None and not boundary.is_alone:
+                self._judgement.agreed = lambda: boundary.stops
         self._stepped(self._step, True)
         if self._loop is not None:
             self._loop.start(self._step)
@@ -76,6 +84,8 @@ class MemoryCheckpoints:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Training is over; a member that ends by an error reports that itself."""
+        if self._judgement is not None:
+            self._judgement.agreed = None
         if error is None:
             if self._loop is not None:
                 self._loop.end()
@@ -100,8 +110,9 @@ class MemoryCheckpoints:
     def step(self, step: int, *, epoch: int | None = None, batch: int | None = None, **extra: Any) -> None:
         """The state after `step` finished steps may be saved. Every member calls it after each of its steps.
 
-        Mostly it returns at once. Where a memory checkpoint is due, it blocks for one small collective, and while it
-        copies the state. `epoch`, `batch` and `extra` are as for `ctx.checkpoint.save`, and are those of rank 0.
+        Mostly it returns at once. About once a second it blocks for one small collective, and where a memory checkpoint
+        is due while it copies the state. `epoch`, `batch` and `extra` are as for `ctx.checkpoint.save`, and are those
+        of rank 0.
 
         Raises ValueError for a step that does not grow, OutOfStepError where members call it with different steps,
         RingError, TypeError for what cannot be saved, RuntimeError in a forked process, OSError when the agent is gone.
@@ -120,17 +131,14 @@ class MemoryCheckpoints:
         for cursor in self._cursors:
             cursor.count_step()
         with nullcontext() if self._loop is None else self._loop.noting(count, (epoch, batch), extra):
-            if self._rounds is not None and self._rounds.is_due(count) and self._are_equal():
-                self._rounds.agree(self._parts, count, (epoch, batch), lambda: extra)
-
-    def _are_equal(self) -> bool:
-        return not self._parts or bool(state_module(self._parts, _CALL).are_equal(self._parts))
+            if self._boundary is not None:
+                self._boundary.end_step(self._parts, count, (epoch, batch), lambda: extra)
 
 
 def loop_of(
     parts: Sequence[Any],
     healing: RingHealing | None,
-    rounds: MemoryRounds | None,
+    boundary: StepBoundary | None,
     position: Position,
     *,
     resizable: bool = False,
@@ -149,19 +157,19 @@ def loop_of(
     if healing is None or framework is None or framework.loops is None:
         return None
     steps = importlib.import_module(framework.loops).loop_steps(parts, healing)
-    return None if steps is None else SurvivingLoop(parts, healing, steps, rounds, position, resizable=resizable)
+    return None if steps is None else SurvivingLoop(parts, healing, steps, boundary, position, resizable=resizable)
 
 
-def rounds_of(
-    memory: MemorySaver | None, ring: Callable[[], Ring], size: int, every: str, clock: Clock
-) -> MemoryRounds | None:
-    """The rounds of a member of a gang of `size`; None for a member alone, and in a gang without a ring.
+def boundary_of(
+    gang: "JoinedGang", size: int, memory: MemorySaver | None, every: str, clock: Clock, judgement: Judgement
+) -> StepBoundary | None:
+    """The step boundary of a member of `gang`, which has `size` members; None in a gang without a ring.
 
-    `ring` may block, and is called where there is shared memory. Raises SpecError for another `every`; FormError.
+    Blocks at the first use of the ring. Raises SpecError for another `every`; FormError.
     """
     interval_s = snapshot_interval(every)
-    connected = None if memory is None else ring()
+    ring = gang.ring
     # Members without a ring cannot agree on a step, and parameter servers have the state of theirs.
-    if memory is None or connected is None or connected.size != size or connected.ps_model is not None:
+    if ring.size != size or ring.ps_model is not None:
         return None
-    return MemoryRounds(connected, memory, interval_s, clock)
+    return StepBoundary(ring, clock, judgement.asked, memory=memory, interval_s=interval_s, healing=gang.healing)

@@ -19,7 +19,6 @@ from sparktrain.errors import FormError, RingError
 from sparktrain.state.agent_messages import OfferHandover
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
-from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.process_generators import generators
 from sparktrain.training.checkpoint.saver import ALIKE, capture, peek, state_module
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
@@ -33,6 +32,7 @@ from sparktrain.training.collectives.ring_healing import (
 )
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.notices import notice
 
 LOOP = "loop()"
@@ -51,12 +51,12 @@ class SurvivingLoop:
         parts: Sequence[Any],
         healing: RingHealing,
         steps: LoopSteps,
-        rounds: MemoryRounds | None,
+        boundary: StepBoundary | None,
         position: Position,
         *,
         resizable: bool = False,
     ) -> None:
-        """`rounds` are those of the members' memory checkpoints, `position` has the feeds of this member.
+        """`boundary` is that of the block, `position` has the feeds of this member.
 
         `resizable`: each step divides its rows among the members that the ring has then.
         """
@@ -64,12 +64,12 @@ class SurvivingLoop:
         self._parts = tuple(parts)
         self._healing = healing
         self._steps = steps
-        self._rounds = rounds
-        self._resizable = resizable and rounds is not None
+        self._boundary = boundary
+        self._resizable = resizable and boundary is not None
         self._size = healing.ring.size
         """Members of the ring in which this one has trained."""
         self._offer: OfferHandover | None = None
-        """The process that waits for a place, as of the newest round."""
+        """The process for which all members are to change their ring, after the present step."""
         self._can_heal = False
         self._has_declared = False
         self.are_alike = False
@@ -80,8 +80,8 @@ class SurvivingLoop:
         self._facts: tuple[int | None, int | None, Mapping[str, Any], Mapping[str, int]] = (None, None, {}, {})
         """Epoch, batch and values with which the loop has noted its state, and the lengths of lists among these."""
         self._agreed: Sequence[int] = ()
-        """What the rounds had agreed on before the newest one."""
-        self._in_round = False
+        """What the members had agreed on before the newest boundary."""
+        self._at_boundary = False
         self._past_results = 0
         self._calls: list[Callable[[], Any]] = []
         """The newest steps, newest first."""
@@ -106,8 +106,8 @@ class SurvivingLoop:
         continuity.is_equal = None
         self._step = step
         self._steps.start()
-        if self._resizable and self._rounds is not None:
-            self._rounds.offered_ring = self._offered_ring
+        if self._resizable:
+            self._healing.on_agreed = self._change_after_step
             self._healing.accepts = lambda offer: True
         if arrival is not None:
             self._arrive(arrival)
@@ -157,7 +157,7 @@ class SurvivingLoop:
 
     @contextmanager
     def noting(self, step: int, place: tuple[int | None, int | None], extra: Mapping[str, Any]) -> Iterator[None]:
-        """Note the state after `step`; within the block the members may take a memory checkpoint."""
+        """Note the state after `step`; within the block the members agree on what comes next."""
         has_trained = self._ahead > 0
         self._steps.note()
         self._step = step
@@ -166,17 +166,17 @@ class SurvivingLoop:
         self._facts = (*place, extra, lengths)
         self._noted = _drawn()
         self._ahead = 0
-        self._agreed = () if self._rounds is None else self._rounds.agreed()
+        self._agreed = () if self._boundary is None else self._boundary.agreed()
         self._healing.continuity.step()
-        self._in_round = True
+        self._at_boundary = True
         self._past_results = 0
         yield
-        self._in_round = False
+        self._at_boundary = False
         self._past_results = len(self._healing.continuity.results)
         if has_trained and self._can_heal and not self._has_declared:
             self._declare()
-        if self._offer is not None and self._rounds is not None and self._rounds.agreed_ring == self._offer.ring:
-            offer, self._offer = self._offer, None
+        if (offer := self._offer) is not None:
+            self._offer = None
             self._change(offer)
 
     def _declare(self) -> None:
@@ -211,9 +211,8 @@ class SurvivingLoop:
 
     # ---- the ring gets another member
 
-    def _offered_ring(self) -> int:
-        self._offer = self._healing.offer()
-        return 0 if self._offer is None else self._offer.ring
+    def _change_after_step(self, offer: OfferHandover) -> None:
+        self._offer = offer
 
     def _change(self, offer: OfferHandover) -> None:
         """Form the next ring with the process that is offered: all members have noted their state, and start no step.
@@ -251,7 +250,7 @@ class SurvivingLoop:
     def _heal(self, error: BaseException, *, in_step: bool) -> None:
         """Join the next ring, in which this member has the state that it has now. Raises `error` where none forms."""
         # At once: the gang restarts, and does not wait for a process that cannot help.
-        is_sending = self._rounds is not None and self._rounds.sending
+        is_sending = self._boundary is not None and self._boundary.sending
         if self._ahead > 1 or is_sending or (in_step and self._steps.is_applied()):
             raise error
         while True:
@@ -271,8 +270,8 @@ class SurvivingLoop:
         standing = agreement.standings[self._healing.ring.rank]
         self._has_healed = self._is_cold = True
         self._healing.continuity.comparison = self._compare
-        if self._rounds is not None:
-            self._rounds.forget_parts()
+        if self._boundary is not None:
+            self._boundary.forget_parts()
         self._healing.healed(self._step)
         if standing.place > agreement.most_advanced.place:
             self._repeat_for_others(agreement, ago)
@@ -380,8 +379,8 @@ class SurvivingLoop:
         """
         epoch, batch, values, lengths = self._facts
         extra = {name: value[: lengths[name]] if name in lengths else value for name, value in values.items()}
-        agreed = list(self._agreed if self._in_round or self._rounds is None else self._rounds.agreed())
-        content = {"agreed": agreed, "in_round": self._in_round}
+        agreed = list(self._agreed if self._at_boundary or self._boundary is None else self._boundary.agreed())
+        content = {"agreed": agreed, "at_boundary": self._at_boundary}
         extra[LOOP] = content
         drawn = _drawn()
         _assign_drawn(self._noted)
@@ -411,13 +410,13 @@ class SurvivingLoop:
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
         self._declare_able()
         self._healing.healed(self._step)
-        if self._rounds is not None:
-            self._rounds.continue_with(self._step, content["agreed"])
+        if self._boundary is not None:
+            self._boundary.continue_with(self._step, content["agreed"])
         past_results = list(self._healing.continuity.results)
         with self.noting(self._step, (restored.epoch, restored.batch), extra):
             self._healing.continuity.results.extend(past_results)
-            if content["in_round"] and self._rounds is not None:
-                self._rounds.agree(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
+            if content["at_boundary"] and self._boundary is not None:
+                self._boundary.end_step(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
 
 
 def _not_restored() -> RingError:

@@ -20,10 +20,10 @@ from sparktrain.config.environment import TORCH
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
-from sparktrain.training.checkpoint.snapshot_schedule import snapshot_interval
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.boundary_schedule import snapshot_interval
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import (

@@ -3,11 +3,10 @@
 from typing import Any
 
 from sparktrain.base.clock import Clock
-from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, fit_content
-from sparktrain.training.frameworks.keras.distributed_apply import is_averaged
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import Agreed, CallbackStateKeeper, InternalCallback
 
@@ -25,7 +24,7 @@ class TakeSnapshots(InternalCallback):
         self, ring: Ring, memory: MemorySaver, keep: CallbackStateKeeper, interval_s: float | None, clock: Clock
     ) -> None:
         super().__init__()
-        self._rounds = MemoryRounds(ring, memory, interval_s, clock)
+        self._boundary = StepBoundary(ring, clock, lambda: False, memory=memory, interval_s=interval_s)
         self._keep = keep
         self._position = keep.position
 
@@ -34,48 +33,44 @@ class TakeSnapshots(InternalCallback):
         position = self._position
         # Members take turns, and no single one can copy variables that all of them hold.
         off = is_spread() or position.stopped or position.stages.behind(position.fit)
-        self._rounds.start(position.step, off=off)
+        self._boundary.start(position.step, copies=not off)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Raises RingError."""
         position = self._position
-        if not self._rounds.is_due(position.step) or not is_averaged(self.model):
-            return
-        if position.at_epoch_end:
-            self._rounds.postpone(position.step)
-        else:
-            self._agree(position.epoch, position.batch)
+        if self._boundary.is_due(position.step):
+            self._boundary.agree(position.step)
+        if not position.at_epoch_end:
+            self._take(position.epoch, position.batch)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Raises RingError."""
-        if self.model.stop_training and not self._position.at_epoch_end:
-            return
-        if self._rounds.is_due(self._position.step + 1):
-            self._agree(epoch + 1, 0)
+        if not self.model.stop_training or self._position.at_epoch_end:
+            self._take(epoch + 1, 0)
 
     @property
     def repeatable(self) -> bool:  # type: ignore[override] # an attribute
         """See base class."""
-        return not self._rounds.sending
+        return not self._boundary.sending
 
     def agreed(self) -> Agreed:
         """See base class."""
-        return self._rounds.agreed()
+        return self._boundary.agreed()
 
     def continue_with(self, agreed: Agreed) -> None:
         """See base class."""
-        self._rounds.continue_with(self._position.step, agreed)
+        self._boundary.continue_with(self._position.step, agreed)
 
     def before_move(self) -> None:
         """See base class. The host that the member leaves has a copy that is lost soon."""
-        self._rounds.hasten(self._position.step)
+        self._boundary.hasten(self._position.step)
 
     def on_heal(self, step: int) -> None:
         """See base class."""
-        self._rounds.forget_parts()
+        self._boundary.forget_parts()
 
-    def _agree(self, epoch: int, batch: int) -> None:
-        self._rounds.agree((self.model,), self._position.step, (epoch, batch), self._content)
+    def _take(self, epoch: int, batch: int) -> None:
+        self._boundary.take((self.model,), self._position.step, (epoch, batch), self._content)
 
     def _content(self) -> dict[str, Any]:
         return {FIT_STATE: fit_content(self._position, self._keep, self.model)}

@@ -1,7 +1,7 @@
 """The rounds of memory checkpoints in a loop of the user's own, with members made of data."""
 
 import os
-from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,28 +10,26 @@ import pytest
 from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.checkpoint import memory_checkpoints
 from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of
-from sparktrain.training.checkpoint.memory_rounds import MemoryRounds
 from sparktrain.training.collectives.ring import LocalRing
 from sparktrain.training.data.position import Cursor, Position
+from sparktrain.training.elastic.step_boundary import MemberFacts, StepBoundary
+from sparktrain.training.judgement import Judgement
 from tests.unit.clocks import InstantClock
 
 
 class Mirror(LocalRing):
-    """A ring of two, in which rank 1 counts `ahead` steps more than this member, and may lack an offer."""
+    """A ring of two, in which rank 1 knows the same as this member, but for some `facts`."""
 
     size = 2
 
-    def __init__(self, ahead: int = 0, *, lacks_offer: bool = False) -> None:
-        self.ahead = ahead
-        self.lacks_offer = lacks_offer
+    def __init__(self, **facts: float) -> None:
+        self.facts = facts
 
-    def allreduce(self, tensors: Sequence[Any], *, average: bool, name: str) -> list[Any]:
-        [rows] = tensors
-        rows[1] = rows[0]
-        rows[1, 0] += self.ahead
-        if self.lacks_offer:
-            rows[1, -2] = 0.0
-        return [rows]
+    def allgather(self, tensor: Any, *, name: str) -> Any:
+        rows = np.repeat(tensor, 2, axis=0)
+        for field, value in self.facts.items():
+            rows[1, MemberFacts.__struct_fields__.index(field)] = value
+        return rows
 
 
 class Memory:
@@ -60,9 +58,9 @@ def loop(ring: Any, memory: Any, start: int = 0) -> tuple[MemoryCheckpoints, lis
     """The object of a loop, the steps that it reports, and its clock."""
     clock = InstantClock()
     reported: list[tuple[int, bool]] = []
-    rounds = MemoryRounds(ring, memory, 0.0, clock)
+    boundary = StepBoundary(ring, clock, lambda: False, memory=memory, interval_s=0.0)
     return (
-        MemoryCheckpoints((), rounds, lambda step, training: reported.append((step, training)), clock, start),
+        MemoryCheckpoints((), boundary, lambda step, training: reported.append((step, training)), clock, start),
         reported,
         clock,
     )
@@ -111,7 +109,7 @@ def test_members_that_hold_parts_of_a_model_take_none(monkeypatch: pytest.Monkey
 
 def test_members_with_different_steps_are_named() -> None:
     with (
-        loop(Mirror(ahead=2), Memory())[0] as steps,
+        loop(Mirror(step=3), Memory())[0] as steps,
         pytest.raises(
             OutOfStepError, match="rank 0 after step 1, rank 1 after step 3; have all of them count the same"
         ),
@@ -119,16 +117,49 @@ def test_members_with_different_steps_are_named() -> None:
         steps.step(1)
 
 
-@pytest.mark.parametrize("lacks_offer", [False, True])
-def test_members_form_the_ring_that_all_of_them_are_offered(lacks_offer: bool) -> None:
+@pytest.mark.parametrize("facts", [{}, {"ring": 0.0}])
+def test_members_form_the_ring_that_all_of_them_are_offered(facts: dict[str, float]) -> None:
+    offers = [None, SimpleNamespace(ring=3)]
+    agreed: list[Any] = []
+    healing: Any = SimpleNamespace(offer=lambda: offers.pop(0), on_agreed=agreed.append)
     clock = InstantClock()
-    rounds = MemoryRounds(Mirror(lacks_offer=lacks_offer), Memory(), 0.0, clock)  # type: ignore[arg-type]
-    rounds.start(0)
-    for ring in (0, 3):
-        rounds.offered_ring = lambda: ring  # noqa: B023
+    boundary = StepBoundary(Mirror(**facts), clock, lambda: False, healing=healing)
+    boundary.start(0)
+    for step in (1, 2):
         clock.pause(1.0)
-        rounds.agree((), ring + 1, (None, None), dict)
-        assert rounds.agreed_ring == (0 if lacks_offer else ring)
+        assert boundary.is_due(step)
+        boundary.agree(step)
+    assert [offer.ring for offer in agreed] == ([] if facts else [3])
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_all_members_see_that_they_stop_after_the_step_at_which_they_agree(asked: int) -> None:
+    """Where the run asks one of them after step 8, and they agree after the steps 1, 3, 7, and 11."""
+    clock = InstantClock()
+    ring = Mirror()
+    wire = SimpleNamespace(judged=lambda step, timeout_s: None, stop_advised=lambda: False)
+    judgement = Judgement(wire, clock)  # type: ignore[arg-type]
+    boundary = StepBoundary(ring, clock, judgement.asked)
+    stops = []
+    with MemoryCheckpoints((), boundary, lambda step, training: None, clock, 0, None, judgement) as memory:
+        for step in range(1, 13):
+            clock.pause(0.25)
+            memory.step(step)
+            stops.append(judgement.stop())
+            if step == 8 and asked:
+                ring.facts["stops"] = 1.0
+            elif step == 8:
+                wire.stop_advised = lambda: True
+    assert stops == [False] * 10 + [True] * 2
+    assert judgement.stop() == (not asked), "after the loop each member decides for itself"
+
+
+def test_a_member_alone_stops_at_once() -> None:
+    wire = SimpleNamespace(judged=lambda step, timeout_s: None, stop_advised=lambda: True)
+    judgement = Judgement(wire, InstantClock())  # type: ignore[arg-type]
+    boundary = StepBoundary(LocalRing(), InstantClock(), judgement.asked)
+    with MemoryCheckpoints((), boundary, lambda step, training: None, InstantClock(), 0, None, judgement):
+        assert judgement.stop()
 
 
 def test_a_loop_with_feeds_keeps_its_size() -> None:

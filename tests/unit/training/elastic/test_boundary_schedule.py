@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.snapshot_schedule import BUDGET, SHORTEST_S, SnapshotSchedule, snapshot_interval
+from sparktrain.training.elastic.boundary_schedule import BUDGET, SHORTEST_S, BoundarySchedule, snapshot_interval
 
 
-def taken(schedule: SnapshotSchedule, steps: int, pace_s: float, cost_s: float) -> list[int]:
+def taken(schedule: BoundarySchedule, steps: int, pace_s: float, cost_s: float) -> list[int]:
     """The steps after which a training with steps of `pace_s` takes snapshots."""
     found, last = [], 0
     schedule.start(0)
@@ -23,7 +23,7 @@ def taken(schedule: SnapshotSchedule, steps: int, pace_s: float, cost_s: float) 
 @pytest.mark.parametrize("pace_s", [0.001, 0.1, 1.5])
 def test_snapshots_take_the_budget_and_no_more(cost_s: float, pace_s: float) -> None:
     steps = int(200 / pace_s)
-    found = taken(SnapshotSchedule(), steps, pace_s, cost_s)
+    found = taken(BoundarySchedule(), steps, pace_s, cost_s)
     wanted_s = max(SHORTEST_S, cost_s / BUDGET, pace_s)
     gaps = [(later - step) * pace_s for step, later in pairwise(found)]
     assert len(found) >= 0.5 * steps * pace_s / (wanted_s + pace_s)
@@ -32,16 +32,16 @@ def test_snapshots_take_the_budget_and_no_more(cost_s: float, pace_s: float) -> 
 
 
 def test_the_first_steps_of_a_process_do_not_delay_the_first_snapshot() -> None:
-    assert taken(SnapshotSchedule(), 2000, 0.001, 0.001)[0] <= 2 * SHORTEST_S / 0.001
+    assert taken(BoundarySchedule(), 2000, 0.001, 0.001)[0] <= 2 * SHORTEST_S / 0.001
 
 
 def test_a_fixed_time_takes_the_place_of_the_budget() -> None:
-    found = taken(SnapshotSchedule(5.0), 1000, 0.1, 3.0)
+    found = taken(BoundarySchedule(5.0), 1000, 0.1, 3.0)
     assert {later - step for step, later in pairwise(found[1:])} == {50}
 
 
 def test_a_postponed_snapshot_is_due_after_the_next_step() -> None:
-    schedule = SnapshotSchedule()
+    schedule = BoundarySchedule()
     schedule.start(10)
     schedule.postpone(11)
     assert schedule.next == 12
@@ -50,7 +50,7 @@ def test_a_postponed_snapshot_is_due_after_the_next_step() -> None:
 @pytest.mark.parametrize("members", [1, 2, 5])
 def test_the_members_of_a_host_take_turns(members: int) -> None:
     """In each row of as many snapshots as members, each takes one; in each snapshot one member of the host does."""
-    schedules = [SnapshotSchedule() for _ in range(members)]
+    schedules = [BoundarySchedule() for _ in range(members)]
     taken = [[each.turn(place, members) for place, each in enumerate(schedules)] for _ in range(3 * members)]
     assert all(sum(each) == 1 for each in taken)
     for first in range(2 * members):

@@ -1,4 +1,4 @@
-"""When the members of a gang take their next snapshot in memory: equal on all of them. Pure."""
+"""When the members of a gang agree, and when they take their next memory checkpoint: equal on all of them. Pure."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def snapshot_interval(value: Any) -> float | None:
 
 
 @dataclass
-class SnapshotSchedule:
+class BoundarySchedule:
     """Counts steps, because clocks differ: the members agree at a step that all compute from the same numbers.
 
     `interval_s` is a fixed time between snapshots; None takes them as often as the budget allows.
