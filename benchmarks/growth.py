@@ -16,7 +16,7 @@ import sparktrain as st
 from benchmarks.machine import at_most, show
 from sparktrain.driver.engines import local_restarts
 from sparktrain.state import placement
-from sparktrain.state.losses import growth
+from sparktrain.state.seats import policies
 from tests.faults.growing import grow
 
 TARGET_S = 2.0
@@ -46,7 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    placement.SHRINK_AFTER_S, growth.GROW_AFTER_S = 0.0, 2.0
+    placement.SHRINK_AFTER_S, policies.GROW_AFTER_S = 0.0, 2.0
     local_restarts.Restarts.lost = comes_back
     rows = []
     preload = ["tensorflow", "keras", "horovod.tensorflow"]

@@ -55,12 +55,14 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     # How a gang loses and gains members.
     (_package("state/losses/adoption.py"), _tests("faults/driver_death process/cluster_coordinator process/takeover")),
     (_package("state/losses/drain*", "cluster/announced*", "driver/drain*"), _tests("faults/draining faults/notices")),
-    (_package("state/losses/standbys.py"), _tests("faults/standbys")),
     (
-        _package("state/losses/spreading.py", "state/losses/handover*"),
-        _tests("faults/moving_members faults/healing_loops"),
+        _package("state/losses/standbys.py", "state/losses/handover*", "state/losses/seat_changes.py", "state/seats/*"),
+        _tests("faults/standbys faults/moving_members faults/healing_loops"),
     ),
-    (_package("state/losses/growth.py"), _tests("faults/smaller_rings faults/resizing_loops")),
+    (
+        _package("state/losses/seat_changes.py", "state/seats/*"),
+        _tests("faults/smaller_rings faults/resizing_loops faults/draining"),
+    ),
     (
         _package("state/losses/*", "state/gangs/*", "state/restart*", "state/recovery.py", "state/run_machine.py"),
         _tests("faults/gangs faults/training faults/healing_fits"),

@@ -14,6 +14,7 @@ from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.prospects import has_member_of, useful
+from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial, TrialStatus
 
@@ -133,10 +134,8 @@ def _member(trial: Trial, gang: Gang, rank: Rank) -> MemberLine:
 
 
 def _state(gang: Gang, rank: Rank) -> MemberState:
-    if rank in gang.attendance.ended:
-        return MemberState.ENDED
-    trains = rank in gang.attendance.entered and rank not in gang.absences.by_rank
-    return MemberState.TRAINING if trains else MemberState.STARTING
+    states = {SeatState.LEFT: MemberState.ENDED, SeatState.TRAINING: MemberState.TRAINING}
+    return states.get(gang.state_of(rank), MemberState.STARTING)
 
 
 def _running(trial: Trial, at: float, gang: Gang, standby: int) -> RunningTrial:

@@ -119,6 +119,11 @@ class RunLimits(Struct, frozen=True, kw_only=True):
         return len(self.roles)
 
     @property
+    def moves_lost_members(self) -> bool:
+        """Lost members may restart at other places: they meet at the gang's own parameter servers, or in a new ring."""
+        return self.restarts_servers or Role.PS not in self.roles
+
+    @property
     def least(self) -> int:
         """Agents that the run needs to make progress."""
         smallest = self.spec.gang.min_workers

@@ -25,7 +25,7 @@ NEVER_ENTERED = frozenset(
 )
 """Failures that are the agent's, or its host's, where they come before the training function is entered."""
 
-Seat = tuple[str, int]
+HostSlot = tuple[str, int]
 """Host and slot, which identify an agent that rejoins."""
 
 
@@ -50,7 +50,7 @@ class Health:
         """Hosts that could not load the training function, and where no member has entered it since."""
         self.first_failed_at: float | None = None
         """When a member first failed before it entered."""
-        self._ill: dict[Seat, _Illness] = {}
+        self._ill: dict[HostSlot, _Illness] = {}
         self._barred: dict[TrialId, set[str]] = {}
 
     def load_failure(self, trials: Iterable[Trial]) -> Failure | None:
@@ -60,7 +60,7 @@ class Health:
 
     def entered(self, agent: AgentState) -> None:
         """A member on the agent has entered the training function: the agent is healthy."""
-        if self._ill.pop(_seat(agent), None) is None:
+        if self._ill.pop(_slot(agent), None) is None:
             return
         self.unloadable.pop(agent.host, None)
         for hosts in self._barred.values():
@@ -72,7 +72,7 @@ class Health:
             self.first_failed_at = at
         if failure.kind is FailureKind.LOAD:
             self.unloadable[agent.host] = failure
-        ill = self._ill.setdefault(_seat(agent), _Illness())
+        ill = self._ill.setdefault(_slot(agent), _Illness())
         was_excluded = ill.excluded
         ill.until = at + min(FIRST_BACK_OFF_S * 2 ** min(ill.failures, 9), LONGEST_BACK_OFF_S)
         ill.failures += 1
@@ -88,12 +88,12 @@ class Health:
 
     def excluded(self, agent: AgentState) -> bool:
         """The agent gets no more members of the run."""
-        ill = self._ill.get(_seat(agent))
+        ill = self._ill.get(_slot(agent))
         return ill is not None and ill.excluded
 
     def backs_off(self, agent: AgentState, at: float) -> bool:
         """The agent gets no member now."""
-        ill = self._ill.get(_seat(agent))
+        ill = self._ill.get(_slot(agent))
         return ill is not None and (ill.excluded or at < ill.until)
 
     def failed_on(self, host: str) -> bool:
@@ -114,12 +114,12 @@ class Health:
 
     def why(self, agent: AgentState) -> str:
         """Why an agent backs off or is excluded, in one line; empty for a healthy agent."""
-        ill = self._ill.get(_seat(agent))
+        ill = self._ill.get(_slot(agent))
         if ill is None:
             return ""
         trials, they = ("1 trial", "it") if len(ill.trials) == 1 else (f"{len(ill.trials)} trials", "they")
         return f"{trials} failed on {agent.host} before {they} entered the training function, the last with: {ill.last}"
 
 
-def _seat(agent: AgentState) -> Seat:
+def _slot(agent: AgentState) -> HostSlot:
     return agent.host, agent.slot

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Sequence
 from sparktrain.base.ids import AgentId
 from sparktrain.config.gang_spec import Role
 from sparktrain.state.agents import Agents, AgentState
-from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots
 from sparktrain.state.outcome import OF_DRAIN, FailureKind
 from sparktrain.state.prospects import able, able_count, first_idle, idle
@@ -132,13 +131,6 @@ def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None], firs
         hosts.setdefault(agent.host, []).append(agent)
     fullest_first = sorted(hosts, key=lambda host: (host != first, host in shunned, -len(hosts[host])))
     return [agent for host in fullest_first for agent in hosts[host]]
-
-
-def members_on_hosts(gang: Gang, agents: Agents) -> Counter[str]:
-    """How many members of a gang each host has, of those that are not away."""
-    present = [rank for rank in gang.ranks if rank not in gang.absences.by_rank]
-    hosts = (agent.host for rank in present if (agent := agents.get(gang.agents[rank])) is not None)
-    return Counter(hosts)
 
 
 def places(agents: Sequence[AgentState], roles: Sequence[Role]) -> tuple[MemberAddress, ...]:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Restart, RestartHow
+from sparktrain.state.seats.seat_change import ChangeReason, StateSource
 from sparktrain.state.trial import Trial
 
 EXCUSED_LIMIT = 20
@@ -120,14 +121,14 @@ def continuation_of(trial: Trial, gang: Gang) -> Restart:
     step = max(kept_steps, default=None)
     lost = 0 if gang.progress.last_step is None else max(0, gang.progress.last_step - (step or 0))
     return Restart(
-        rank=pause.drained or 0,
-        host=gang.places[pause.drained or 0].host,
+        rank=int(pause.change.rank),
+        host=gang.places[pause.change.rank].host,
         kind=FailureKind.STOPPED,
-        cause=pause.reason,
+        cause=pause.change.text,
         seconds=0.0,
         resumed_from_step=step,
-        steps_lost=lost if pause.in_store else 0,
-        how=RestartHow.PAUSED if pause.drained is None else RestartHow.DRAINED,
+        steps_lost=lost if pause.change.source is StateSource.STORE else 0,
+        how=RestartHow.DRAINED if pause.change.reason is ChangeReason.DRAINED else RestartHow.PAUSED,
     )
 
 

@@ -21,7 +21,6 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.allocation.claims import Claim, claim_of, lacking_members
-from sparktrain.state.allocation.preemption import stored as preempted
 from sparktrain.state.checkpoint_parts import PartsDecision
 from sparktrain.state.deadlines import hang, not_joined
 from sparktrain.state.ending import Ending
@@ -30,24 +29,23 @@ from sparktrain.state.gangs.gang_progress import GangAttendance, Pace
 from sparktrain.state.gangs.gang_rounds import GangRounds
 from sparktrain.state.gangs.settled_parts import settled_parts
 from sparktrain.state.health import NEVER_ENTERED
-from sparktrain.state.losses.absence import AbsenceStage
 from sparktrain.state.losses.adoption import Adoptions, swept
 from sparktrain.state.losses.draining import Draining
-from sparktrain.state.losses.growth import Growths
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.losses.prepared import END_TIMEOUT_S as PREPARED_TIMEOUT_S
 from sparktrain.state.losses.prepared import PreparedProcesses
-from sparktrain.state.losses.spreading import Spreading
-from sparktrain.state.losses.standbys import Standbys
+from sparktrain.state.losses.seat_changes import SeatChanges
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import accepts, case_demand, elsewhere, failing, hopeless, room, useful
 from sparktrain.state.pruning.case_closing import CaseClosing
 from sparktrain.state.pruning.pauses import Pauses
+from sparktrain.state.seats.gang_facts import FactSources
+from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
 
@@ -83,13 +81,12 @@ class RunMachine:
         self._case_closing = CaseClosing(sweep)
         self._lost = LostAgents(sweep)
         self._memory = MemoryTier(sweep)
-        self._restarts = MemberRestarts(sweep, agents, self._memory)
+        run = FactSources(sweep, agents, self._memory.held)
+        self._restarts = MemberRestarts(run, self._memory)
         self._prepared = PreparedProcesses(sweep, agents, self._memory)
-        self._standbys = Standbys(sweep, agents, self._prepared)
-        self._handovers = Handovers(sweep, agents, self._prepared, self._standbys)
-        self._growths = Growths(sweep, agents, self._memory, self._handovers)
-        self._spreading = Spreading(sweep, agents, self._handovers)
-        self._draining = Draining(sweep, agents, self._memory, self._handovers)
+        self._handovers = Handovers(run, self._prepared)
+        self._changes = SeatChanges(run, self._handovers)
+        self._draining = Draining(run, self._changes)
         self._rounds = GangRounds()
 
     # ---- agents
@@ -249,7 +246,7 @@ class RunMachine:
         if newest is not None and checkpoint.step <= newest.step:
             return [do.Refused(agent, f"checkpoint of step {checkpoint.step} is not newer than that of {newest.step}")]
         gang.checkpoints.doomed += self.sweep.acknowledge(gang, checkpoint)
-        ends = self._draining.stored(gang, at) or preempted(gang, self.sweep, at)
+        ends = self._changes.stored(gang, at)
         return [*acks, *self._delete(gang), *(self._stop_members(gang, at) if ends else [])]
 
     def _on_part(self, gang: Gang, agent: AgentId, message: m.PartStored) -> Commands:
@@ -267,7 +264,7 @@ class RunMachine:
 
     def _delete(self, gang: Gang) -> Commands:
         """Delete checkpoints that no longer count, unless a member that restarts alone may read one of them."""
-        if not gang.checkpoints.doomed or gang.absences.in_stage(AbsenceStage.STARTING):
+        if not gang.checkpoints.doomed or gang.in_state(SeatState.JOINING):
             return []
         doomed = tuple(gang.checkpoints.doomed)
         gang.checkpoints.doomed = []
@@ -290,7 +287,7 @@ class RunMachine:
         if not self._memory.keep(gang, agent, MemorySnapshot(gang.generation, message.step, message.checksum)):
             return [refused(agent, message.member)]
         rank = message.member.rank
-        ends = message.paused and (self._growths.held(gang, rank, at) or self._draining.held(gang, rank, at))
+        ends = message.paused and (self._changes.held(gang, rank, at))
         return self._stop_members(gang, at) if ends else []
 
     def _on_reported(self, gang: Gang, agent: AgentId, message: m.MemberReported, at: float) -> Commands:
@@ -334,7 +331,7 @@ class RunMachine:
     def _unasked(self, gang: Gang, rank: Rank, outcome: Outcome) -> bool:
         """The agent ended its member for a reason of its own: it is about to leave, and must get no other member."""
         stopped = outcome.failure is not None and outcome.failure.kind is FailureKind.STOPPED
-        is_requested = gang.stop.by is not None or gang.absences.is_in(rank, AbsenceStage.ENDING)
+        is_requested = gang.stop.by is not None or gang.state_of(rank) is SeatState.LEAVING
         return stopped and not is_requested and self.sweep.stop is None
 
     def _member_over(self, gang: Gang, rank: Rank, outcome: Outcome, at: float) -> Commands:
@@ -378,7 +375,7 @@ class RunMachine:
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
         grace_s = 0.0 if gang.stop.continues or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
         gang.stop.by = at + grace_s + STOP_TIMEOUT_S
-        for rank in gang.absences.without_process:
+        for rank in gang.in_state(SeatState.EMPTY, SeatState.VACANT):
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
         if gang.status is GangStatus.ENDED:
             return self._gang_over(gang, at)
@@ -533,8 +530,7 @@ class RunMachine:
         if self.sweep.stop is None and (reached := self.sweep.goals.reached()) is not None:
             commands += self.stop(*reached, at + TIMEOUT_GRACE_S)
         if self.sweep.stop is None:
-            commands += [*self._restarts.place(at), *self._form_gangs(at), *self._growths.ask(at)]
-            commands += self._standbys.advance(at)
+            commands += [*self._restarts.place(at), *self._form_gangs(at), *self._changes.on_event(at)]
         if self.sweep.over and not self._prepared.ending:
             commands.append(self.sweep.end(at))
         return commands
@@ -546,8 +542,7 @@ class RunMachine:
         commands: Commands = []
         for gang in self._rounds.due(self.sweep.gangs):
             commands += self._check_gang(gang, at)
-        # Not after each event: with 10,000 agents a look at all of them takes a millisecond.
-        commands += [*self._handovers.check(at), *self._spreading.check(at)]
+        commands += [*self._handovers.check(at), *self._changes.on_tick(at)]
         for agent in self._prepared.overdue(at):
             reason = f"its process, which no gang needs, did not end within {PREPARED_TIMEOUT_S:g} s"
             commands += self._drop(agent, reason, at)

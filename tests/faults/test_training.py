@@ -12,7 +12,8 @@ import pytest
 import sparktrain as st
 from sparktrain.driver.engines import local_restarts
 from sparktrain.state import placement
-from sparktrain.state.losses import growth, member_restart
+from sparktrain.state.losses import member_restart
+from sparktrain.state.seats import policies
 from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
 
@@ -176,7 +177,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     """`keeps`: the other member keeps its process while it is alone."""
     monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
-    monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
+    monkeypatch.setattr(policies, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
     params = {"folder": str(tmp_path)} | ({"last": None} if keeps else {})
     result = pool.run(
@@ -213,7 +214,7 @@ def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
 ) -> None:
     monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
-    monkeypatch.setattr(growth, "GROW_AFTER_S", 2.0)
+    monkeypatch.setattr(policies, "GROW_AFTER_S", 2.0)
     monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(

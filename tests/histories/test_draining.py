@@ -16,6 +16,7 @@ from sparktrain.state.losses.lost_agents import LostAgents
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind, Loss, Restart, RestartHow
 from sparktrain.state.records import DrainCompleted, DrainDecided
+from sparktrain.state.seats.seat_change import StateSource
 from sparktrain.state.trial import Trial
 from tests.histories.test_gangs import act, check_checkpoints, check_journal, check_members, check_memory, finish
 from tests.unit.state.world import LEASE_S, World
@@ -120,7 +121,7 @@ class History:
             had_to_end = gang.stop.continues
             for agent, _ in gang.live() if not had_to_end else ():
                 self.world.step(agent, step)
-                if gang.stop.pause is not None and gang.stop.pause.in_store:
+                if gang.stop.pause is not None and gang.stop.pause.change.source is StateSource.STORE:
                     self.world.write(agent, step)
                 else:
                     self.world.hold(agent, step, paused=True)

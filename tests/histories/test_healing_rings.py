@@ -17,15 +17,16 @@ from sparktrain.base.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.losses.absence import AbsenceStage, MemberAbsences
-from sparktrain.state.losses.growth import GROW_AFTER_S
-from sparktrain.state.losses.handover import Handover, HandoverStage
+from sparktrain.state.losses.absence import MemberAbsences
+from sparktrain.state.losses.handover import Handover
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.member_restart import MemberRestarts
-from sparktrain.state.losses.standbys import Standbys
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import MemberRestarted
+from sparktrain.state.seats.gang_facts import GangFacts
+from sparktrain.state.seats.policies import GROW_AFTER_S
+from sparktrain.state.seats.seat import SeatState
 from tests.histories.ring_model import RingModel
 from tests.histories.test_gangs import act, check_end, check_journal, check_members, check_memory, finish
 from tests.unit.state.world import LEASE_S, World
@@ -308,9 +309,9 @@ def _ignored(restarts: MemberRestarts, gang: Gang, rank: Rank, outcome: Any) -> 
     return outcome
 
 
-def _any_change(standbys: Standbys, gang: Gang, at: float) -> bool:
+def _any_change(facts: GangFacts) -> bool:
     """Members move also where some member cannot change its ring."""
-    return gang.status is GangStatus.RUNNING and gang.size > 1
+    return facts.gang.status is GangStatus.RUNNING and facts.gang.size > 1
 
 
 def _kept(handovers: Handovers, gang: Gang, handover: Handover) -> list[do.Command]:
@@ -318,7 +319,7 @@ def _kept(handovers: Handovers, gang: Gang, handover: Handover) -> list[do.Comma
     return []
 
 
-def _forgotten(handovers: Handovers, gang: Gang, at: float) -> list[do.Command]:
+def _forgotten(handovers: Handovers, gang: Gang, handover: Handover, at: float, **_: bool) -> list[do.Command]:
     """A process that is not needed any more is left to itself."""
     gang.handovers.current = None
     return []
@@ -330,7 +331,7 @@ _lost = Handovers.lost
 def _unready(handovers: Handovers, gang: Gang, rank: Rank, at: float) -> list[do.Command]:
     """A process takes a place before it waits for one."""
     if gang.handovers.current is not None:
-        gang.handovers.current.stage = HandoverStage.OFFERED
+        gang.handovers.current.ring = 1
     return _lost(handovers, gang, rank, at)
 
 
@@ -340,23 +341,23 @@ def _shrunk(gang: Gang, sweep: Any, *, least: int = 1, chief: bool = True, able:
     remaining = set(gang.ranks) - away.keys()
     if sweep.spec.gang.min_workers is None or len(remaining) < least or (chief and CHIEF not in remaining):
         return False
-    waits = all(absence.ring and absence.stage is AbsenceStage.WAITING for absence in away.values())
+    waits = all(absence.ring and absence.state is SeatState.EMPTY for absence in away.values())
     return waits and (not able or remaining <= gang.attendance.shrinks)
 
 
-def _too_small(restarts: MemberRestarts, gang: Gang) -> bool:
+def _too_small(facts: GangFacts) -> bool:
     """A ring continues with any number of members."""
-    return _shrunk(gang, restarts._sweep)
+    return _shrunk(facts.gang, facts.sweep)
 
 
-def _without_chief(restarts: MemberRestarts, gang: Gang) -> bool:
+def _without_chief(facts: GangFacts) -> bool:
     """A ring continues without its chief."""
-    return _shrunk(gang, restarts._sweep, least=restarts._sweep.spec.gang.min_workers or 0, chief=False)
+    return _shrunk(facts.gang, facts.sweep, least=facts.sweep.spec.gang.min_workers or 0, chief=False)
 
 
-def _unable(restarts: MemberRestarts, gang: Gang) -> bool:
+def _unable(facts: GangFacts) -> bool:
     """A ring continues with members that cannot divide their data once more."""
-    return _shrunk(gang, restarts._sweep, least=restarts._sweep.spec.gang.min_workers or 0, able=False)
+    return _shrunk(facts.gang, facts.sweep, least=facts.sweep.spec.gang.min_workers or 0, able=False)
 
 
 def _beside_vacant(gang: Gang, rank: Rank, at: float) -> Any:
@@ -379,7 +380,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "does not break the ring": partial(patch.object, MemberRestarts, "_break_ring", _silent),
     "repeats a ring's number": partial(patch.object, MemberRestarts, "_break_ring", _same_ring),
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
-    "moves a member from any ring": partial(patch.object, Standbys, "may_change", _any_change),
+    "moves a member from any ring": partial(patch.object, GangFacts, "moves", property(_any_change)),
     "keeps an offer without a process": partial(patch.object, Handovers, "_withdrawn", _kept),
     "forgets a prepared process": partial(patch.object, Handovers, "_end", _forgotten),
     "gives a place to an unready process": partial(patch.object, Handovers, "lost", _unready),
@@ -388,9 +389,9 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
     "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
     "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
-    "shrinks beyond the minimum": partial(patch.object, MemberRestarts, "_shrinks", _too_small),
-    "leaves out the chief": partial(patch.object, MemberRestarts, "_shrinks", _without_chief),
-    "shrinks a member that cannot": partial(patch.object, MemberRestarts, "_shrinks", _unable),
+    "shrinks beyond the minimum": partial(patch, "sparktrain.state.seats.policies.can_shrink", _too_small),
+    "leaves out the chief": partial(patch, "sparktrain.state.seats.policies.can_shrink", _without_chief),
+    "shrinks a member that cannot": partial(patch, "sparktrain.state.seats.policies.can_shrink", _unable),
     "joins a process beside a vacant place": partial(patch.object, Gang, "continue_without", _beside_vacant),
     "misses no member": partial(patch.object, MemberRestarts, "outcome", _ignored),
 }

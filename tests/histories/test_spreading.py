@@ -13,16 +13,20 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.agents import AgentStatus
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.handovers import Handovers
-from sparktrain.state.losses.spreading import SETTLED_S, Spreading
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import MemberRestarted
+from sparktrain.state.seats.gang_facts import GangFacts
+from sparktrain.state.seats.policies import SETTLED_S, crowded
+from sparktrain.state.seats.seat_change import ChangeReason, SeatChange
 from tests.histories.ring_model import RingModel
 from tests.histories.test_gangs import check_end, check_journal, check_members, finish
 from tests.histories.test_healing_rings import deed
@@ -181,7 +185,7 @@ class History:
             return
         present = self.members_on(gang)
         for process in gang.handovers.processes:
-            if process.spreads and process.member not in members:
+            if process.change.reason is ChangeReason.CROWDED and process.member not in members:
                 source = self.world.machine.agents.get(gang.agents[process.rank])
                 host = process.place.host
                 is_fuller = source is None or present[host] + 1 > max(present[source.host], 1)
@@ -219,9 +223,8 @@ class History:
 # ---- mistakes
 
 
-def _never(spreading: Spreading, at: float) -> list[do.Command]:
+def _never(facts: GangFacts) -> None:
     """No member moves for its host."""
-    return []
 
 
 def _most_on_host(sweep: Any, size: int) -> int:
@@ -229,37 +232,39 @@ def _most_on_host(sweep: Any, size: int) -> int:
     return size - 1
 
 
-_spread = Handovers.spread
+_start = Handovers.start
 
 
-def _twice(handovers: Handovers, gang: Gang, rank: Any, reason: str, agents: Any, at: float) -> list[do.Command]:
+def _twice(handovers: Handovers, gang: Gang, change: SeatChange, at: float) -> list[do.Command]:
     """A second member moves before the first one has."""
-    commands = _spread(handovers, gang, rank, reason, agents[:1], at)
-    if commands and len(agents) > 1:
+    commands = _start(handovers, gang, change, at)
+    free = [agent for agent in handovers._agents.all() if agent.status is AgentStatus.IDLE]
+    if change.reason is ChangeReason.CROWDED and free:
         gang.handovers.current = None
-        commands += _spread(handovers, gang, rank, reason, agents[1:], at)
+        commands += _start(handovers, gang, replace(change, agent=free[0]), at)
     return commands
 
 
-def _broken(handovers: Handovers, gang: Gang, rank: Any, reason: str, agents: Any, at: float) -> list[do.Command]:
+def _broken(handovers: Handovers, gang: Gang, change: SeatChange, at: float) -> list[do.Command]:
     """The ring breaks for a member that is to move, as if that were lost."""
-    commands = _spread(handovers, gang, rank, reason, agents, at)
-    if commands:
+    commands = _start(handovers, gang, change, at)
+    if change.reason is ChangeReason.CROWDED:
         gang.absences.newest_ring += 1
         commands += [do.Send(agent, m.RingBroken(member, gang.absences.newest_ring)) for agent, member in gang.live()]
     return commands
 
 
-def _anywhere(handovers: Handovers, gang: Gang, rank: Any, reason: str, agents: Any, at: float) -> list[do.Command]:
+def _anywhere(facts: GangFacts) -> SeatChange | None:
     """A member moves to any idle agent, also on its own host."""
-    free = [agent for agent in handovers._agents.all() if agent.member is None]
-    own = [agent for agent in free if agent.host == gang.places[rank].host]
-    return _spread(handovers, gang, rank, reason, own or agents, at)
+    change = crowded(facts)
+    crowd = "" if change is None or change.rank is None else facts.gang.places[change.rank].host
+    own = [agent for agent in facts.idle if agent.host == crowd]
+    return replace(change, agent=own[0]) if change is not None and own else change
 
 
-def _at_once(handovers: Handovers, gang: Gang, at: float) -> bool:
+def _at_once(facts: GangFacts) -> bool:
     """A member moves from any ring, also while another one is away."""
-    return gang.handovers.current is None and gang.status is GangStatus.RUNNING
+    return facts.gang.status is GangStatus.RUNNING
 
 
 def _as_loss(gang: Gang, rank: Any, absence: Any) -> None:
@@ -271,12 +276,12 @@ def _as_loss(gang: Gang, rank: Any, absence: Any) -> None:
 _depart = Gang.depart
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "moves no member": partial(patch.object, Spreading, "check", _never),
-    "takes almost all for half": partial(patch, "sparktrain.state.losses.spreading.most_on_host", _most_on_host),
-    "moves two members at once": partial(patch.object, Handovers, "spread", _twice),
-    "breaks the ring": partial(patch.object, Handovers, "spread", _broken),
-    "moves to a full host": partial(patch.object, Handovers, "spread", _anywhere),
-    "moves while another one is away": partial(patch.object, Handovers, "_may_move", _at_once),
+    "moves no member": partial(patch, "sparktrain.state.losses.seat_changes.crowded", _never),
+    "takes almost all for half": partial(patch, "sparktrain.state.seats.policies.most_on_host", _most_on_host),
+    "moves two members at once": partial(patch.object, Handovers, "start", _twice),
+    "breaks the ring": partial(patch.object, Handovers, "start", _broken),
+    "moves to a full host": partial(patch, "sparktrain.state.losses.seat_changes.crowded", _anywhere),
+    "moves while another one is away": partial(patch.object, GangFacts, "moves", property(_at_once)),
     "counts a move as a loss": partial(patch.object, Gang, "depart", _as_loss),
 }
 

@@ -9,7 +9,7 @@ import pytest
 import sparktrain as st
 from sparktrain.config.option_catalog import BackendName
 from sparktrain.driver.engines import local_restarts
-from sparktrain.state.losses import growth
+from sparktrain.state.seats import policies
 from tests.support.resizing import check_rows, check_weights
 
 
@@ -41,7 +41,7 @@ def replace_agents_later(monkeypatch: pytest.MonkeyPatch) -> None:
         restarts._lives[slot].due = now + 2.0
         return True
 
-    monkeypatch.setattr(growth, "GROW_AFTER_S", 0.5)
+    monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
     monkeypatch.setattr(local_restarts.Restarts, "lost", later)
 
 

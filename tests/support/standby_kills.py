@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sparktrain as st
 from sparktrain.base.ids import TrialId
-from sparktrain.state.losses.handover import HandoverStage
+from sparktrain.state.seats.seat import SeatState
 
 HELD_S = 200.0
 """A guard against a test that hangs, and shorter than its own limit: on a busy machine a pool takes long to start."""
@@ -22,7 +22,7 @@ def wait_until_ready(pool: st.Pool) -> None:
         assert coordinator is not None
         sweep = coordinator._machine.sweep
         gang = None if sweep is None else sweep.gangs.get(TrialId(0))
-        if gang is not None and any(one.stage is HandoverStage.READY for one in gang.handovers.standbys):
+        if gang is not None and any(one.state is SeatState.WAITING for one in gang.handovers.standbys):
             return
         assert time.monotonic() < deadline, "no process is ready"
         threading.Event().wait(0.02)

@@ -132,7 +132,7 @@ NUMBERS = [
     ("gangs-reference", "does not answer for {} s", "driver/agent_server:LEASE_S", 1),
     ("gangs-reference", "do not return within {} s", "state/run_machine:TIMEOUT_GRACE_S", 1),
     ("gangs", "lost agents waits {} s for others", "state/placement:SHRINK_AFTER_S", 1),
-    ("gangs-reference", "at the earliest {} s after the gang has started", "state/losses/growth:GROW_AFTER_S", 1),
+    ("gangs-reference", "at the earliest {} s after the gang has started", "state/seats/policies:GROW_AFTER_S", 1),
     ("gangs-reference", "up to {} seconds each time", "training/checkpoint/saver:SAVE_TIMEOUT_S", 1),
     ("data-reference", "of {} rows or 256 MiB", "training/data/row_order:WINDOW_ROWS", 1),
     ("data-reference", "of 262,144 rows or {} MiB", "training/data/row_order:WINDOW_BYTES", MIB),

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from sparktrain.state.losses.absence import AbsenceStage
+from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.sweep import Sweep
 
 
@@ -59,7 +59,7 @@ def lacking_members(sweep: Sweep) -> int:
     for gang in sweep.gangs.values():
         if gang.stop.has_started or gang.fault.first is not None:
             continue
-        lacking += len(gang.absences.in_stage(AbsenceStage.WAITING))
+        lacking += len(gang.in_state(SeatState.EMPTY))
         lacking += sweep.limits.size - len(gang.ranks) if grows else 0
         lacking += max(0, standby - len(gang.handovers.standbys))
     return lacking

@@ -9,40 +9,22 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from sparktrain.base.ids import CHIEF, RunId
-from sparktrain.state import agent_messages as m
+from sparktrain.base.ids import RunId
 from sparktrain.state import commands as do
-from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.gangs.gang_stop import GangPause
+from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.losses.seat_changes import pause
+from sparktrain.state.seats.gang_facts import is_steady
+from sparktrain.state.seats.seat_change import ChangeReason, SeatChange, StateSource
 from sparktrain.state.sweep import Sweep
 
 PAUSE_TIMEOUT_S = 5.0
 """How long the agents of a trial that was asked to pause count as soon free: then others are asked as well."""
 
 
-def may_pause(gang: Gang, sweep: Sweep) -> bool:
-    """The members of the gang train, and nothing else is about to end them."""
-    absent = bool(gang.attendance.ended or gang.absences.by_rank)
-    failing = gang.fault.first is not None or gang.stop.has_started or absent
-    ends = sweep.stop is not None or sweep.trials[gang.trial].stopping
-    return not (failing or ends) and gang.status is GangStatus.RUNNING
-
-
 def preempt(gang: Gang, by: RunId, at: float) -> list[do.Command]:
     """Have the gang pause for run `by`."""
-    gang.stop.pause = GangPause(reason=f"preempted by run {by}", asked_at=at, in_store=True, by=by)
-    chief = gang.member(CHIEF)
-    return [do.Send(gang.agents[CHIEF], m.AskSnapshot(chief, in_store=True))]
-
-
-def stored(gang: Gang, sweep: Sweep, at: float) -> bool:
-    """A checkpoint of the gang counts; whether the gang ends there, because another run gets its agents."""
-    pause = gang.stop.pause
-    if pause is None or pause.by is None or not may_pause(gang, sweep):
-        return False
-    pause.complete = True
-    gang.fault.failed_at = at
-    return True
+    text = f"preempted by run {by}"
+    return pause(gang, SeatChange(reason=ChangeReason.PREEMPTED, source=StateSource.STORE, text=text), at)
 
 
 class Victim(Struct, frozen=True, gc=False):
@@ -61,7 +43,7 @@ class Victim(Struct, frozen=True, gc=False):
 
 def victims(sweep: Sweep, at: float) -> list[Victim]:
     """The gangs of a run that may be asked to pause now: those of the newest trials first."""
-    gangs = [gang for gang in sweep.gangs.values() if may_pause(gang, sweep) and not gang.stop.pauses(at)]
+    gangs = [gang for gang in sweep.gangs.values() if is_steady(gang, sweep) and not gang.stop.pauses(at)]
     gangs.sort(key=lambda gang: (gang.generation, -gang.trial))
     return [Victim(sweep.run, gang, sweep.trials[gang.trial].checkpoints.newest is not None) for gang in gangs]
 
@@ -71,8 +53,8 @@ def soon_free(sweep: Sweep, at: float) -> int:
     pausing = [(gang, gang.stop.pause) for gang in sweep.gangs.values() if gang.stop.pause is not None]
     return sum(
         len(gang.ranks)
-        for gang, pause in pausing
-        if pause.by is not None and (pause.complete or at < pause.asked_at + PAUSE_TIMEOUT_S)
+        for gang, asked in pausing
+        if asked.change.reason is ChangeReason.PREEMPTED and (asked.complete or at < asked.asked_at + PAUSE_TIMEOUT_S)
     )
 
 

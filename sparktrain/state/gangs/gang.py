@@ -14,10 +14,11 @@ from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
 from sparktrain.state.gangs.gang_stop import GangFault, GangStop
-from sparktrain.state.losses.absence import Absence, AbsenceStage, MemberAbsences
+from sparktrain.state.losses.absence import Absence, MemberAbsences
 from sparktrain.state.losses.handover import GangHandovers
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
+from sparktrain.state.seats.seat import OCCUPIED, SeatState
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.transitions import check_move
 
@@ -95,11 +96,30 @@ class Gang:
         """Members in the gang."""
         return len(self.agents)
 
+    def state_of(self, rank: Rank) -> SeatState:
+        """What the seat of member `rank` holds."""
+        if rank in self.attendance.ended:
+            return SeatState.LEFT
+        absence = self.absences.by_rank.get(rank)
+        if absence is not None:
+            return absence.state
+        if rank in self.absences.vacant:
+            return SeatState.VACANT
+        return SeatState.TRAINING if rank in self.attendance.entered else SeatState.JOINING
+
+    def in_state(self, *states: SeatState) -> list[Rank]:
+        """The members with seats that hold one of these, by rank."""
+        return [rank for rank in map(Rank, range(self.size)) if self.state_of(rank) in states]
+
     @property
     def ranks(self) -> tuple[Rank, ...]:
         """The members of the newest ring: all, but for those that the others continue without."""
-        left_out = self.absences.left_out
-        return tuple(rank for rank in map(Rank, range(self.size)) if rank not in left_out)
+        return tuple(rank for rank in map(Rank, range(self.size)) if self.state_of(rank) is not SeatState.VACANT)
+
+    @property
+    def is_whole(self) -> bool:
+        """All members of the newest ring train, and none waits for one that is away."""
+        return not self.absences.by_rank and all(self.state_of(rank) is SeatState.TRAINING for rank in self.ranks)
 
     @property
     def handovers(self) -> GangHandovers:
@@ -112,16 +132,14 @@ class Gang:
 
     def live(self) -> list[tuple[AgentId, Member]]:
         """Members that have not ended and that an agent has, with their agents, by rank."""
-        inactive_ranks = {*self.attendance.ended, *self.absences.without_process}
-        ranks = (Rank(rank) for rank in range(self.size))
-        return [(self.agents[rank], self.member(rank)) for rank in ranks if rank not in inactive_ranks]
+        return [(self.agents[rank], self.member(rank)) for rank in self.in_state(*OCCUPIED)]
 
     def has_member(self, agent: AgentId, member: Member) -> bool:
         """Whether `agent` has this incarnation of `member` now."""
         rank = member.rank
         if not 0 <= rank < self.size or self.agents[rank] != agent or member != self.member(rank):
             return False
-        return rank not in self.attendance.ended and rank not in self.absences.without_process
+        return self.state_of(rank) in OCCUPIED
 
     # ---- members that restart alone
 
@@ -139,7 +157,7 @@ class Gang:
     def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
         """`agent` starts the next incarnation of member `rank`, which must train at `by`."""
         absence = self.absences.by_rank[rank]
-        absence.stage = AbsenceStage.STARTING
+        absence.state = SeatState.JOINING
         absence.by = by
         self.agents = (*self.agents[:rank], agent, *self.agents[rank + 1 :])
         return self.member(rank)
@@ -153,7 +171,7 @@ class Gang:
     def vacate(self, rank: Rank, by: float) -> None:
         """The others form a ring without member `rank`, which no agent has; it must have formed at `by`."""
         absence = self.absences.by_rank[rank]
-        absence.stage = AbsenceStage.VACATED
+        absence.state = SeatState.VACANT
         absence.reserved = True
         absence.by = by
 
@@ -212,7 +230,7 @@ class Gang:
             self._move(GangStatus.RUNNING)
             self.attendance.running_since = at
         absence = self.absences.by_rank.get(rank)
-        if absence is None or absence.stage is not AbsenceStage.STARTING:
+        if absence is None or absence.state is not SeatState.JOINING:
             return None
         return absence if absence.ring else self.absences.by_rank.pop(rank)
 

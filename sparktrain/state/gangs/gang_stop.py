@@ -2,9 +2,10 @@
 
 from msgspec import Struct
 
-from sparktrain.base.ids import Rank, RunId
+from sparktrain.base.ids import Rank
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
+from sparktrain.state.seats.seat_change import SeatChange
 
 PAUSE_INTERVAL_S = 60.0
 """From a request to pause for another gang to the next one. The members may take half of it to their snapshots; then
@@ -43,15 +44,9 @@ class GangFault(Struct, gc=False):
 class GangPause(Struct, gc=False, kw_only=True):
     """The members of a gang pause, so that a larger one continues, or one on other agents, or later."""
 
-    reason: str
-    """Why the gang ends, in one line."""
+    change: SeatChange
+    """Why the gang ends, and from where the next one resumes."""
     asked_at: float
-    drained: Rank | None = None
-    """The first member on a drained agent; None where the gang grows, or another run gets its agents."""
-    in_store: bool = False
-    """The gang ends at a checkpoint in the store, and not at snapshots in memory."""
-    by: RunId | None = None
-    """The run of higher priority that gets the agents of the gang."""
     paused: set[Rank] = set()
     """Members that have paused, with a snapshot in memory."""
     complete: bool = False

@@ -4,7 +4,6 @@ Beside parameter servers the others train on meanwhile, and the absence is over 
 enters the training function. In a ring that heals they wait, and it is over when all members have joined the next ring.
 """
 
-from enum import Enum
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -14,15 +13,7 @@ from sparktrain.base.ids import Rank
 from sparktrain.state.losses.handover import GangHandovers
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure, RestartHow
-
-
-class AbsenceStage(Enum):
-    """How far the restart of one member is."""
-
-    ENDING = "its process hangs, and is being ended"
-    WAITING = "its process is gone; no agent has its next one"
-    STARTING = "an agent starts its next process"
-    VACATED = "no agent was idle: the others form a ring without it"
+from sparktrain.state.seats.seat import SeatState
 
 
 class LaterLoss(NamedTuple):
@@ -40,7 +31,7 @@ class Absence(Struct, gc=False):
 
     failure: Failure
     since: float
-    stage: AbsenceStage
+    state: SeatState
     by: float
     """When its process must have ended, an agent must have the next one, or that must train."""
     reserved: bool = False
@@ -64,14 +55,9 @@ class Absence(Struct, gc=False):
         return len(self.later) + (self.planned is None)
 
     @property
-    def is_vacated(self) -> bool:
-        """The others form a ring without the member, or have formed it."""
-        return self.stage is AbsenceStage.VACATED
-
-    @property
     def how(self) -> RestartHow:
         """How the gang continues once the absence is over."""
-        if self.is_vacated:
+        if self.state is SeatState.VACANT:
             return RestartHow.SHRUNK
         return self.planned or (RestartHow.HEALED if self.ring else RestartHow.ALONE)
 
@@ -116,26 +102,6 @@ class MemberAbsences(Struct, gc=False):
     def losses(self) -> int:
         """Lost processes of the members that are away."""
         return sum(absence.losses for absence in self.by_rank.values())
-
-    def in_stage(self, stage: AbsenceStage) -> list[Rank]:
-        """Members with a restart that has come to `stage`."""
-        return [rank for rank, absence in self.by_rank.items() if absence.stage is stage]
-
-    def is_in(self, rank: Rank, stage: AbsenceStage) -> bool:
-        """Whether member `rank` has a restart that has come to `stage`."""
-        absence = self.by_rank.get(rank)
-        return absence is not None and absence.stage is stage
-
-    @property
-    def without_process(self) -> list[Rank]:
-        """Members that no agent has."""
-        waiting = [*self.in_stage(AbsenceStage.WAITING), *self.in_stage(AbsenceStage.VACATED)]
-        return [*waiting, *sorted(self.vacant)]
-
-    @property
-    def left_out(self) -> set[Rank]:
-        """Members without a place in the newest ring."""
-        return {*self.vacant, *self.in_stage(AbsenceStage.VACATED)}
 
     def depart(self, rank: Rank, absence: Absence, *, had_steps: bool) -> None:
         """Member `rank` is lost, and restarts alone: what its process still sends does not count."""

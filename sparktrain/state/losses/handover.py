@@ -1,19 +1,14 @@
 """A process that is prepared to take the place of a member, from its start until the gang's next ring has it."""
 
-from enum import Enum
-
 from msgspec import Struct
 
 from sparktrain.base.ids import AgentId, Member, Rank
+from sparktrain.state.seats.seat import SeatState
+from sparktrain.state.seats.seat_change import SeatChange
 from sparktrain.state.topology import MemberAddress
 
-
-class HandoverStage(Enum):
-    """How far the process is."""
-
-    PREPARING = "it runs the training function up to its ring"
-    READY = "it waits there for the loss of a member"
-    OFFERED = "it waits there, and the members are to leave theirs after the same step"
+MOST_STANDBY_FAILURES = 3
+"""Processes that may end before one takes a place: then the gang trains on without any."""
 
 
 class Handover(Struct, gc=False, kw_only=True):
@@ -27,17 +22,13 @@ class Handover(Struct, gc=False, kw_only=True):
     place: MemberAddress
     by: float
     """When it must have come to its ring, or when the members must have left theirs."""
-    stage: HandoverStage = HandoverStage.PREPARING
-    reason: str
-    """Why the member moves, or comes back, in one line."""
-    joins: bool = False
-    """The place is vacant: the members of a smaller ring take the process in, and none of them leaves."""
-    spreads: bool = False
-    """The member moves because its host has too many of the gang."""
+    state: SeatState = SeatState.JOINING
+    change: SeatChange
+    """Why the member moves or comes back, or that the process waits for a loss."""
     bound: bool = True
     """The training function has read which rank it has: the process can take no other one."""
     ring: int = 0
-    """Once offered: number of the ring that the others form with it."""
+    """Once the members are to leave theirs after the same step: number of the ring that they form with it; else 0."""
 
 
 class GangHandovers(Struct, gc=False):
@@ -45,7 +36,7 @@ class GangHandovers(Struct, gc=False):
 
     current: Handover | None = None
     failures: int = 0
-    """Processes that did not take a place."""
+    """Processes that did not take a place: after one, the gang changes in other ways."""
     standbys: list[Handover] = []
     """Processes that wait for the loss of a member."""
     standby_failures: int = 0
@@ -61,6 +52,20 @@ class GangHandovers(Struct, gc=False):
             handover.by += seconds
         if self.changed_at is not None:
             self.changed_at += seconds
+
+    def ready_for(self, rank: Rank) -> Handover | None:
+        """The process that can take the place of member `rank` now."""
+        ready = [standby for standby in self.standbys if standby.state is SeatState.WAITING]
+        able = [standby for standby in ready if standby.member.rank == rank or not standby.bound]
+        # One that can take no other rank, where there is one.
+        return max(able, key=lambda standby: (standby.bound, standby.member.rank == rank), default=None)
+
+    def remove(self, process: Handover) -> None:
+        """It takes no place."""
+        if process is self.current:
+            self.current = None
+        else:
+            self.standbys.remove(process)
 
     @property
     def processes(self) -> list[Handover]:

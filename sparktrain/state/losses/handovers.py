@@ -14,31 +14,28 @@ moves to one of these, which is ready at once.
 A gang with one vacant place takes its next process in likewise, when an agent is idle: no member leaves then.
 """
 
-from collections.abc import Sequence
-
 from msgspec.structs import replace
 
 from sparktrain.base.ids import CHIEF, AgentId, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.agents import Agents, AgentState
-from sparktrain.state.gangs.gang import Gang
-from sparktrain.state.losses.absence import Absence, AbsenceStage
-from sparktrain.state.losses.handover import Handover, HandoverStage
+from sparktrain.state import records as fact
+from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.losses.absence import Absence
+from sparktrain.state.losses.handover import Handover
+from sparktrain.state.losses.member_restart import form_ring
 from sparktrain.state.losses.prepared import PreparedProcesses, places_with
-from sparktrain.state.losses.standbys import Standbys
+from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.outcome import Failure, FailureKind, Loss, RestartHow
-from sparktrain.state.prospects import idle
-from sparktrain.state.sweep import Sweep
+from sparktrain.state.seats.gang_facts import FactSources, GangFacts
+from sparktrain.state.seats.seat import SeatState
+from sparktrain.state.seats.seat_change import ChangeReason, SeatChange
 
 READY_TIMEOUT_S = 120.0
-"""From the start of a prepared process until it waits for its ring."""
+"""From the start of a prepared process until it waits for its ring; longer for one that waits for a loss, where members
+have longer to join."""
 LEAVE_TIMEOUT_S = 120.0
 """From the offer until the members have left their ring: they agree about each second, and after whole steps."""
-SETTLE_TIMEOUT_S = 20.0
-"""From the change of a ring until its new process has made a step: before that it cannot leave the ring again."""
-MOST_FAILURES = 1
-"""Prepared processes of a gang that may fail before its members move in other ways."""
 
 Commands = list[do.Command]
 
@@ -46,80 +43,86 @@ Commands = list[do.Command]
 class Handovers:
     """Decides about the prepared processes of one run's gangs, on the agents of the pool."""
 
-    def __init__(self, sweep: Sweep, agents: Agents, processes: PreparedProcesses, standbys: Standbys) -> None:
-        self._sweep = sweep
-        self._agents = agents
+    def __init__(self, run: FactSources, processes: PreparedProcesses) -> None:
+        self._run = run
+        self._sweep = run.sweep
+        self._agents = run.agents
         self._processes = processes
-        self._standbys = standbys
         self._pending: dict[TrialId, None] = {}
         """Trials with a gang that may have a prepared process: each tick looks at them."""
 
     # ---- a prepared process starts
 
-    def spread(self, gang: Gang, rank: Rank, reason: str, agents: Sequence[AgentState], at: float) -> Commands:
-        """As `start`, on one of these idle agents: the host of member `rank` has too many members."""
-        if not agents or gang.absences.vacant or not self._may_move(gang, at):
-            return []
-        return self._prepare(gang, rank, agents[0], reason, at, spreads=True)
+    def start(self, gang: Gang, change: SeatChange, at: float) -> Commands:
+        """Prepare the next process of the member that moves or comes back, or one that waits for a loss.
 
-    def start(self, gang: Gang, rank: Rank, reason: str, at: float) -> Commands:
-        """Prepare the next process of member `rank`, which moves for `reason`, on an idle agent.
-
-        Nothing where the gang cannot change its ring while it trains, or no agent is idle.
+        A process that waits already is offered at once.
         """
-        able = self._may_move(gang, at)
-        joins = rank in gang.absences.vacant
-        # The process divides the data as one of a gang without vacant places.
-        able = able and gang.absences.vacant == ({rank} if joins else set())
-        if joins:
-            able = able and gang.attendance.shrinks >= set(gang.ranks)
-        if able and (standby := self._standbys.pop_ready(gang, rank)) is not None:
-            standby.reason = reason
-            gang.handovers.current = standby
-            self._pending[gang.trial] = None
-            return self._offer(gang, standby, at)
-        candidates = idle(self._agents, self._sweep, at) if able else []
-        if not candidates:
-            return []
-        agent = max(candidates, key=lambda candidate: candidate.gpus)
-        return self._prepare(gang, rank, agent, reason, at, joins=joins)
-
-    def _prepare(
-        self,
-        gang: Gang,
-        rank: Rank,
-        agent: AgentState,
-        reason: str,
-        at: float,
-        *,
-        joins: bool = False,
-        spreads: bool = False,
-    ) -> Commands:
-        """Start the next process of member `rank` on an idle agent."""
-        handover, start = self._processes.start(gang, rank, agent, reason, at + READY_TIMEOUT_S)
-        handover.joins = joins
-        handover.spreads = spreads
-        gang.handovers.current = handover
+        handovers = gang.handovers
+        if change.reason is ChangeReason.STANDBY:
+            by = at + max(READY_TIMEOUT_S, self._sweep.limits.join_timeout_s)
+            standby, start = self._processes.start(gang, change, by)
+            handovers.standbys.append(standby)
+            return [start]
         self._pending[gang.trial] = None
+        if change.agent is None and (handover := self.pop_ready(gang, change.rank)) is not None:
+            handover.change = change
+            handovers.current = handover
+            return self._offer(gang, handover, at)
+        handovers.current, start = self._processes.start(gang, change, at + READY_TIMEOUT_S)
         return [start]
 
-    def _may_move(self, gang: Gang, at: float) -> bool:
-        """Whether the members can change their ring now for a process that is prepared, and none is yet."""
-        has_room = gang.handovers.current is None and gang.handovers.failures < MOST_FAILURES
-        return has_room and self._standbys.may_change(gang, at)
+    # ---- processes that wait for a loss, see `standbys`
 
-    def is_settling(self, gang: Gang, at: float) -> bool:
-        """Whether the members have changed their ring just now, and can soon do so again for an agent that is idle."""
-        handovers = gang.handovers
-        if handovers.changed_at is None or at >= handovers.changed_at + SETTLE_TIMEOUT_S:
-            return False
-        # Those that are not new declare it still; a loop that keeps its size never does.
-        able = 0 < len(gang.attendance.moves) < len(gang.ranks) and handovers.failures < MOST_FAILURES
-        return able and bool(idle(self._agents, self._sweep, at))
+    def trim(self, gang: Gang, at: float) -> Commands:
+        """End the processes that wait for a loss and are late or in the way; after lost members have agents."""
+        commands: Commands = []
+        standbys = gang.handovers.standbys
+        for standby in list(standbys):
+            agent = self._agents.get(standby.agent)
+            is_late = standby.state is SeatState.JOINING and at >= standby.by
+            if is_late or (agent is not None and self._sweep.drains.covers(agent)):
+                gang.handovers.standby_failures += is_late
+                commands += self._processes.end(gang, standby, at)
+        # Those that end already leave agents for as many members.
+        waiting = len(gang.in_state(SeatState.EMPTY)) - self._processes.ending
+        for _ in range(min(waiting, len(standbys))):
+            first = next((standby for standby in standbys if standby.state is SeatState.JOINING), standbys[-1])
+            commands += self._processes.end(gang, first, at)
+        return commands
+
+    def note_standbys(self, gang: Gang) -> None:
+        """Record the processes of a gang, where they have changed."""
+        attempt = self._sweep.trials[gang.trial].attempt
+        line = standby_line(gang, self._sweep.spec.gang.standby)
+        if gang.status is GangStatus.RUNNING and line != attempt.standby:
+            attempt.standby = line
+            self._sweep.note([fact.StandbysNoted(trial=gang.trial, text=line)])
+
+    def _on_standby(self, gang: Gang, standby: Handover, message: m.MemberMessage) -> None:
+        """A message about a process that waits for a loss, or is to."""
+        match message:
+            case m.MemberPrepared(bound=bound) if standby.state is SeatState.JOINING and standby.place.port:
+                standby.state = SeatState.WAITING
+                standby.bound = bound
+            case m.MemberEnded():
+                gang.handovers.standbys.remove(standby)
+                gang.handovers.standby_failures += 1
+
+    def pop_ready(self, gang: Gang, rank: Rank) -> Handover | None:
+        """A process that is ready to take the place of member `rank`, which is for that from now on."""
+        standby = gang.handovers.ready_for(rank)
+        if standby is None:
+            return None
+        gang.handovers.standbys.remove(standby)
+        gang.handovers.standby_failures = 0
+        standby.rank = rank
+        standby.place = replace(standby.place, role=gang.places[rank].role)
+        return standby
 
     def _is_due(self, gang: Gang, handover: Handover) -> bool:
         """Whether the member is to move still: users can cancel a drain."""
-        if handover.joins or handover.spreads:
+        if handover.change.reason is not ChangeReason.DRAINED:
             return True
         agent = self._agents.get(gang.agents[handover.rank])
         return agent is None or self._sweep.drains.covers(agent)
@@ -133,32 +136,34 @@ class Handovers:
         if has_ended and agent is not None:
             self._processes.ended(agent_id)
             self._agents.release(agent)
-        gang = self._sweep.gangs.get(message.member.trial) if self._sweep.run == message.member.run else None
-        if gang is not None and (standby := self._standbys.of(gang, agent_id, message.member)) is not None:
-            return self._standbys.on_message(gang, standby, message)
-        handover = None if gang is None else self._current_of(gang, agent_id, message.member)
-        if gang is None or handover is None:
+        prepared = self._process(agent_id, message.member)
+        if prepared is None:
             return [] if has_ended else None
+        gang, process = prepared
         match message:
-            case m.MemberEnded():
-                return self._withdraw(gang)
             case m.MemberReserved(port=port):
-                return self._processes.reserved(gang, handover, port)
-            case m.MemberPrepared() if handover.stage is HandoverStage.PREPARING and handover.place.port:
-                able = self._standbys.may_change(gang, at)
-                return self._offer(gang, handover, at) if able else self._fail(gang, at)
+                return self._processes.reserved(gang, process, port)
+            case _ if process is not gang.handovers.current:
+                self._on_standby(gang, process, message)
+            case m.MemberEnded():
+                return self._withdraw(gang, process)
+            case m.MemberPrepared() if process.state is SeatState.JOINING and process.place.port:
+                able = GangFacts(self._run, gang, at).moves
+                return self._offer(gang, process, at) if able else self._end(gang, process, at, fails=True)
         return []
 
-    def _current_of(self, gang: Gang, agent: AgentId, member: Member) -> Handover | None:
-        """The process that is prepared for a member that moves, if it is this one."""
-        handover = gang.handovers.current
-        is_current = handover is not None and (handover.agent, handover.member) == (agent, member)
-        return handover if is_current else None
+    def _process(self, agent: AgentId, member: Member) -> tuple[Gang, Handover] | None:
+        """The process of `agent` that is prepared as `member`, and its gang."""
+        gang = self._sweep.gangs.get(member.trial) if self._sweep.run == member.run else None
+        if gang is None:
+            return None
+        processes = gang.handovers.processes
+        return next(((gang, entry) for entry in processes if (entry.agent, entry.member) == (agent, member)), None)
 
     def _offer(self, gang: Gang, handover: Handover, at: float) -> Commands:
         gang.absences.newest_ring += 1
         handover.ring = gang.absences.newest_ring
-        handover.stage = HandoverStage.OFFERED
+        handover.state = SeatState.WAITING
         handover.by = at + LEAVE_TIMEOUT_S
         rank = handover.rank
         places = places_with(gang, handover)
@@ -167,8 +172,7 @@ class Handovers:
     def listeners(self, gang: Gang) -> list[tuple[AgentId, Member]]:
         """Prepared processes that get what members share: the first to leave the ring shares before all have left."""
         handover = gang.handovers.current
-        is_offered = handover is not None and handover.stage is HandoverStage.OFFERED
-        return [(handover.agent, handover.member)] if handover is not None and is_offered else []
+        return [(handover.agent, handover.member)] if handover is not None and handover.ring else []
 
     # ---- the ring changes
 
@@ -181,14 +185,15 @@ class Handovers:
         if handover is None or message.ring != handover.ring:
             return None
         rank = handover.rank
-        if message.member.rank != (CHIEF if handover.joins else rank):
+        joins = handover.change.reason is ChangeReason.VACANT
+        if message.member.rank != (CHIEF if joins else rank):
             return None
         # Should the ring not form, the gang restarts for a reason that counts against no limit.
-        failure = gang.located(Failure(FailureKind.LOST, handover.reason, loss=Loss.DECOMMISSIONED), rank)
+        failure = gang.located(Failure(FailureKind.LOST, handover.change.text, loss=Loss.DECOMMISSIONED), rank)
         by = at + self._sweep.limits.join_timeout_s
-        absence = Absence(failure, at, AbsenceStage.WAITING, by, reserved=True, ring=handover.ring)
-        absence.planned = RestartHow.JOINED if handover.joins else RestartHow.MOVED
-        if handover.joins:
+        absence = Absence(failure, at, SeatState.EMPTY, by, reserved=True, ring=handover.ring)
+        absence.planned = RestartHow.JOINED if joins else RestartHow.MOVED
+        if joins:
             absence.failure = replace(failure, host=handover.place.host)
             gang.absences.vacant.discard(rank)
         else:
@@ -198,46 +203,49 @@ class Handovers:
         # One that has ended meanwhile, perhaps for its ring that was left, cannot join the next one.
         if gang.attendance.ended:
             gang.fail(failure, at, rank)
-        return self._take_place(gang, handover, by)
-
-    def lost(self, gang: Gang, rank: Rank, at: float) -> Commands:
-        """Member `rank` is really lost, and the ring heals: its prepared process joins that ring if it is ready, and is
-        ended in any other case; then one that waits for a loss joins the ring."""
-        handover = gang.handovers.current
-        if handover is None:
-            return self._standbys.lost(gang, rank, at)
-        absence = gang.absences.by_rank[rank]
-        if handover.rank != rank or handover.stage is not HandoverStage.OFFERED or not absence.ring:
-            return [*self._end(gang, at), *self._standbys.lost(gang, rank, at)]
-        absence.reserved = True
-        handover.ring = absence.ring
-        formed = self._take_place(gang, handover, at + self._sweep.limits.join_timeout_s)
-        peers = [(agent, peer) for agent, peer in gang.live() if peer.rank != rank]
-        return [*formed, *(do.Send(agent, gang.form(peer, absence.ring)) for agent, peer in peers)]
-
-    def _take_place(self, gang: Gang, handover: Handover, by: float) -> Commands:
         gang.handovers.current = None
         renamed = self._processes.take_place(gang, handover, by)
-        member = gang.member(handover.rank)
-        return [*renamed, do.Send(handover.agent, gang.form(member, handover.ring))]
+        return [*renamed, do.Send(handover.agent, gang.form(gang.member(rank), handover.ring))]
+
+    def lost(self, gang: Gang, rank: Rank, at: float) -> Commands:
+        """Member `rank` is really lost: where its ring heals, a process that is ready joins that ring.
+
+        That is the one that is prepared for the member, or one that waits for a loss; another one ends, which was on
+        its way.
+        """
+        absence = gang.absences.by_rank[rank]
+        process = gang.handovers.current
+        ended: Commands = []
+        if process is not None and not (process.rank == rank and process.ring and absence.ring):
+            ended = self._processes.end(gang, process, at)
+            process = None
+        gang.handovers.current = None
+        if process is None and absence.ring:
+            process = self.pop_ready(gang, rank)
+        if process is None:
+            return ended
+        absence.reserved = True
+        renamed = self._processes.take_place(gang, process, at + self._sweep.limits.join_timeout_s)
+        return [*ended, *renamed, *form_ring(gang)]
 
     # ---- a prepared process is not needed, or fails
 
     def gone(self, agent: AgentId, member: Member) -> Commands | None:
         """The agent of a process that is no member of its gang is lost; None for that of a member."""
         was_ending = self._processes.ended(agent)
-        gang = self._sweep.gangs.get(member.trial) if self._sweep.run == member.run else None
-        if gang is not None and (standby := self._standbys.of(gang, agent, member)) is not None:
-            self._standbys.gone(gang, standby)
-            return []
-        if gang is not None and self._current_of(gang, agent, member) is not None:
-            return self._withdraw(gang)
-        return [] if was_ending else None
+        prepared = self._process(agent, member)
+        if prepared is None:
+            return [] if was_ending else None
+        gang, process = prepared
+        if process is gang.handovers.current:
+            return self._withdraw(gang, process)
+        gang.handovers.remove(process)
+        return []
 
     def end(self, gang: Gang, at: float) -> Commands:
         """The gang ends, and with it the processes that are prepared for it."""
-        current = [] if gang.handovers.current is None else self._end(gang, at)
-        return [*current, *self._standbys.end(gang, at)]
+        processes = gang.handovers.processes
+        return [command for process in processes for command in self._processes.end(gang, process, at)]
 
     def check(self, at: float) -> Commands:
         """End processes that are late, or that the gang cannot take any more."""
@@ -248,34 +256,24 @@ class Handovers:
             if gang is None or handover is None:
                 del self._pending[trial]
             elif not self._is_due(gang, handover):
-                commands += [*self._end(gang, at), *self._withdrawn(gang, handover)]
-            elif at >= handover.by or not self._standbys.may_change(gang, at):
-                commands += self._fail(gang, at)
+                commands += self._end(gang, handover, at)
+            elif at >= handover.by or not GangFacts(self._run, gang, at).moves:
+                commands += self._end(gang, handover, at, fails=True)
         return commands
 
-    def _fail(self, gang: Gang, at: float) -> Commands:
-        """The gang cannot take the prepared process, or not in time."""
-        handover = gang.handovers.current
-        assert handover is not None
-        gang.handovers.failures += 1
-        return [*self._end(gang, at), *self._withdrawn(gang, handover)]
+    def _end(self, gang: Gang, handover: Handover, at: float, *, fails: bool = False) -> Commands:
+        """The prepared process is not needed, or `fails`: the gang cannot take it, or not in time."""
+        gang.handovers.failures += fails
+        return [*self._processes.end(gang, handover, at), *self._withdrawn(gang, handover)]
 
-    def _withdraw(self, gang: Gang) -> Commands:
+    def _withdraw(self, gang: Gang, handover: Handover) -> Commands:
         """The prepared process is gone."""
-        handover = gang.handovers.current
-        assert handover is not None
         gang.handovers.current = None
         gang.handovers.failures += 1
         return self._withdrawn(gang, handover)
 
     def _withdrawn(self, gang: Gang, handover: Handover) -> Commands:
-        if handover.stage is not HandoverStage.OFFERED:
+        if not handover.ring:
             return []
         ring = handover.ring
         return [do.Send(agent, m.OfferHandover(member, handover.rank, ring)) for agent, member in gang.live()]
-
-    def _end(self, gang: Gang, at: float) -> Commands:
-        handover = gang.handovers.current
-        assert handover is not None
-        gang.handovers.current = None
-        return [self._processes.end(handover, at)]

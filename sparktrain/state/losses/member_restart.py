@@ -26,16 +26,16 @@ from sparktrain.base.ids import CHIEF, Rank, TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.deadlines import Late, stuck
 from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.losses.absence import Absence, AbsenceStage, LaterLoss
+from sparktrain.state.losses.absence import Absence, LaterLoss
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.state.placement import members_on_hosts
-from sparktrain.state.prospects import idle
 from sparktrain.state.restart import Decision
-from sparktrain.state.sweep import Sweep
+from sparktrain.state.seats.gang_facts import FactSources, GangFacts
+from sparktrain.state.seats.policies import lost
+from sparktrain.state.seats.seat import SeatState
+from sparktrain.state.seats.seat_change import SeatChange
 
 AGENT_TIMEOUT_S = 5.0
 """How long a lost member waits for an agent on its host: for that of an executor which is there already, or rejoins."""
@@ -62,15 +62,14 @@ Commands = list[do.Command]
 class MemberRestarts:
     """Decides about the single members of one run's gangs, on the agents of the pool."""
 
-    def __init__(self, sweep: Sweep, agents: Agents, memory: MemoryTier) -> None:
-        self._sweep = sweep
-        self._agents = agents
+    def __init__(self, run: FactSources, memory: MemoryTier) -> None:
+        self._run = run
+        self._sweep = run.sweep
+        self._agents = run.agents
         self._memory = memory
-        self._has_servers = Role.PS in sweep.limits.roles
+        self._has_servers = Role.PS in run.sweep.limits.roles
         """Members meet at parameter servers, or serve their chief, and train on without a lost one."""
-        self._moves = sweep.limits.restarts_servers or not self._has_servers
-        """Lost members may restart at other places: the others meet them at the gang's own parameter servers, or in a
-        new ring."""
+        self._moves = run.sweep.limits.moves_lost_members
         self._wait_s = MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
         self._waiting: dict[TrialId, None] = {}
         """Trials with a gang that may have a member without an agent, in the order of their losses: each event looks
@@ -84,10 +83,10 @@ class MemberRestarts:
         if failure is None or gang.stop.has_started:
             return None
         earlier = gang.absences.by_rank.get(rank)
-        is_ending = earlier is not None and earlier.stage is AbsenceStage.ENDING
+        is_ending = earlier is not None and earlier.state is SeatState.LEAVING
         if not is_ending and not self._restarts(gang, rank, failure, at):
             return None
-        absence = Absence(gang.located(failure, rank), at, AbsenceStage.WAITING, at + self._wait_s)
+        absence = Absence(gang.located(failure, rank), at, SeatState.EMPTY, at + self._wait_s)
         if earlier is not None:
             # The first loss is the cause, and its cost counts from then.
             loss = LaterLoss(absence.failure, at - earlier.since, earlier.incarnation)
@@ -118,16 +117,16 @@ class MemberRestarts:
                 commands.append(do.Send(agent, m.RingBroken(member, absences.newest_ring)))
         for rank, absence in away.items():
             absence.ring = absences.newest_ring
-            if absence.is_vacated:
+            if absence.state is SeatState.VACANT:
                 # An agent may be idle by now.
                 absence.reserved = False
-                absence.stage = AbsenceStage.WAITING
+                absence.state = SeatState.EMPTY
                 absence.by = at + self._wait_s
                 self._waiting[gang.trial] = None
             # It is on its way into the ring that is broken, and has no state to keep.
             elif absence.reserved:
                 absence.reserved = False
-                absence.stage = AbsenceStage.ENDING
+                absence.state = SeatState.LEAVING
                 absence.by = at + END_TIMEOUT_S
                 commands.append(do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0)))
         return commands
@@ -138,7 +137,7 @@ class MemberRestarts:
         # When several members hang, they wait for each other: no single one is the cause.
         if not self._restarts(gang, rank, failure, at) or len(stuck(gang, self._sweep.spec, at)) > 1:
             return []
-        gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, AbsenceStage.ENDING, at + END_TIMEOUT_S)
+        gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, SeatState.LEAVING, at + END_TIMEOUT_S)
         return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]
 
     def _restarts(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
@@ -179,77 +178,37 @@ class MemberRestarts:
     # ---- the next process
 
     def place(self, at: float) -> Commands:
-        """Give the members that wait for an agent one on their hosts, before other gangs form."""
+        """Give the members that wait for an agent one, or have the others continue; before other gangs form."""
         commands: Commands = []
         for trial in list(self._waiting):
             gang = self._sweep.gangs.get(trial)
-            ranks = gang.absences.in_stage(AbsenceStage.WAITING) if gang is not None else []
-            if gang is None or not ranks:
+            if gang is None or not gang.in_state(SeatState.EMPTY):
                 del self._waiting[trial]
                 continue
-            if self._sweep.stop is not None or gang.stop.has_started:
-                continue
-            if self._shrinks(gang) and (gang.absences.vacant or not idle(self._agents, self._sweep, at)):
-                commands += self._shrink(gang, at)
-                continue
-            for rank in ranks if not gang.absences.vacant else ():
-                agent = self._agent_for(gang, rank, at)
-                if agent is not None:
-                    commands.append(self._place(gang, rank, agent, at))
+            while (change := lost(GangFacts(self._run, gang, at))) is not None:
+                commands += self._shrink(gang, at) if change.agent is None else self._place(gang, change, at)
         return commands
-
-    def _shrinks(self, gang: Gang) -> bool:
-        """Whether the members that are left of a ring can continue in one of their own, without those that are away."""
-        away = gang.absences.by_rank
-        remaining = set(gang.ranks) - away.keys()
-        least = self._sweep.spec.gang.min_workers
-        if least is None or len(remaining) < least or CHIEF not in remaining:
-            return False
-        # A next process that starts already has a place in the ring, and counts on one of this size.
-        waits = all(absence.ring and absence.stage is AbsenceStage.WAITING for absence in away.values())
-        return waits and remaining <= gang.attendance.shrinks
 
     def _shrink(self, gang: Gang, at: float) -> Commands:
         """Have the members that are left form a ring at once, without those that no agent has."""
-        for rank in gang.absences.in_stage(AbsenceStage.WAITING):
+        for rank in gang.in_state(SeatState.EMPTY):
             gang.vacate(rank, at + self._sweep.limits.join_timeout_s)
-        return self._form_ring(gang)
+        return form_ring(gang)
 
-    def _agent_for(self, gang: Gang, rank: Rank, at: float) -> AgentState | None:
-        """An idle agent on the member's host, its own where that lives; on any host where the member may move.
-
-        One with GPUs for a worker if there is any, and one without for a parameter server. With
-        `spread`, one on the host with the fewest members.
-        """
-        place = gang.places[rank]
-        sign = -1 if place.role is Role.PS else 1
-        free = idle(self._agents, self._sweep, at)
-        spreads = self._sweep.spec.gang.spread and self._moves
-        candidates = [agent for agent in free if _seat_of(agent) == (place.host, place.address)]
-        if spreads or (not candidates and self._moves):
-            candidates = free
-        on_host = members_on_hosts(gang, self._agents) if spreads else {}
-        return max(
-            candidates,
-            key=lambda candidate: (
-                candidate.id == gang.agents[rank],
-                -on_host.get(candidate.host, 0),
-                sign * candidate.gpus,
-            ),
-            default=None,
-        )
-
-    def _place(self, gang: Gang, rank: Rank, agent: AgentState, at: float) -> do.Command:
+    def _place(self, gang: Gang, change: SeatChange, at: float) -> Commands:
         limits = self._sweep.limits
+        rank = change.rank
+        agent = change.agent
+        assert agent is not None
         member = gang.hand_to(rank, agent.id, at + limits.join_timeout_s)
         self._agents.occupy(agent, member)
         self._memory.held.lost(agent.id)  # it drops what its next member does not resume from
         ring = gang.absences.by_rank[rank].ring
         place = gang.places[rank]
-        if ring or _seat_of(agent) != (place.host, place.address):
+        if ring or (agent.host, agent.address) != (place.host, place.address):
             gang.move(rank, replace(place, host=agent.host, address=agent.address, port=0))
         trial = self._sweep.trials[gang.trial]
-        return do.PlaceMember(
+        start = do.PlaceMember(
             agent=agent.id,
             member=member,
             size=gang.size,
@@ -259,6 +218,7 @@ class MemberRestarts:
             ring=ring,
             may_grow=gang.size < limits.size,
         )
+        return [start]
 
     def reserved(self, gang: Gang, message: m.MemberReserved) -> Commands | None:
         """The member has its port again, and gets the addresses; the others learn where it is if it has moved, or form
@@ -276,23 +236,16 @@ class MemberRestarts:
         place = gang.places[rank]
         moved = not place.port
         # The others dial the port that they know, and learn of no other where members cannot move.
-        if absence.stage is not AbsenceStage.STARTING or (not moved and message.port != place.port):
+        if absence.state is not SeatState.JOINING or (not moved and message.port != place.port):
             return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
         absence.reserved = True
         gang.move(rank, replace(place, port=message.port))
         # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
-            return self._form_ring(gang)
+            return form_ring(gang)
         formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
         peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
         return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
-
-    def _form_ring(self, gang: Gang) -> Commands:
-        """The members form the newest ring, once all that have a place in it are ready."""
-        absences = gang.absences
-        if not all(absence.reserved for absence in absences.by_rank.values()):
-            return []
-        return [do.Send(agent, gang.form(peer, absences.newest_ring)) for agent, peer in gang.live()]
 
     def healed(self, gang: Gang, message: m.MemberHealed, at: float) -> Commands | None:
         """A member has joined the next ring, with the state of the others, and is about to train on.
@@ -314,7 +267,7 @@ class MemberRestarts:
             return []
         absences.handovers.changed_at = at
         for rank, absence in list(away.items()):
-            over = gang.continue_without(rank, at) if absence.is_vacated else gang.heal(rank, at)
+            over = gang.continue_without(rank, at) if absence.state is SeatState.VACANT else gang.heal(rank, at)
             self._sweep.returned(gang, rank, over, at)
         # None trains on before: the next loss, which another agent reports, could come before the last of these
         # reports, and a next process that has trained already would count as one without a state.
@@ -355,18 +308,21 @@ class MemberRestarts:
         for rank, absence in gang.absences.by_rank.items():
             late = at >= absence.by
             why = ""
-            if absence.stage is AbsenceStage.WAITING and (late or self._sweep.stop is not None):
+            if absence.state is SeatState.EMPTY and (late or self._sweep.stop is not None):
                 where = "" if self._moves else f" on {gang.places[rank].host}"
                 why = f"no agent{where} was idle within {self._wait_s:g} s" if late else "the run stops"
-            elif absence.stage is AbsenceStage.STARTING and late:
+            elif absence.state is SeatState.JOINING and late:
                 why = f"it did not train within {self._sweep.limits.join_timeout_s:g} s"
-            elif absence.is_vacated and late:
+            elif absence.state is SeatState.VACANT and late:
                 why = f"the others did not form a ring without it within {self._sweep.limits.join_timeout_s:g} s"
             if why:
                 gang.fail(absence.failed(why), absence.since, rank)
-        hanging = gang.absences.in_stage(AbsenceStage.ENDING)
+        hanging = gang.in_state(SeatState.LEAVING)
         return next((rank for rank in hanging if at >= gang.absences.by_rank[rank].by), None)
 
 
-def _seat_of(agent: AgentState) -> tuple[str, str]:
-    return agent.host, agent.address
+def form_ring(gang: Gang) -> Commands:
+    """The members form the newest ring, once all that have a place in it are ready."""
+    if not all(absence.reserved for absence in gang.absences.by_rank.values()):
+        return []
+    return [do.Send(agent, gang.form(peer, gang.absences.newest_ring)) for agent, peer in gang.live()]

@@ -7,13 +7,14 @@ the name of that member's next process; its agent learns that name before all th
 
 from msgspec.structs import replace
 
-from sparktrain.base.ids import AgentId, Member, Rank
+from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.agents import Agents
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.losses.handover import Handover
 from sparktrain.state.losses.memory_tier import MemoryTier
+from sparktrain.state.seats.seat_change import SeatChange
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 
@@ -38,8 +39,11 @@ class PreparedProcesses:
         """How many processes that belong to no gang have not ended."""
         return len(self._ending)
 
-    def start(self, gang: Gang, rank: Rank, agent: AgentState, reason: str, by: float) -> tuple[Handover, do.Command]:
-        """Prepare a process for member `rank` on an idle agent; it must be ready at `by`."""
+    def start(self, gang: Gang, change: SeatChange, by: float) -> tuple[Handover, do.Command]:
+        """Prepare a process for the member that changes its seat, on an idle agent; it must be ready at `by`."""
+        rank = change.rank
+        agent = change.agent
+        assert agent is not None
         incarnation = gang.absences.prepared[rank] = gang.absences.next_incarnation(rank)
         member = replace(gang.member(rank), incarnation=incarnation)
         place = replace(gang.places[rank], host=agent.host, address=agent.address, port=0)
@@ -47,7 +51,7 @@ class PreparedProcesses:
         self._memory.held.lost(agent.id)  # it drops what its next member does not resume from
         params = self._sweep.trials[gang.trial].params
         grows = gang.size < self._sweep.limits.size
-        handover = Handover(member=member, rank=rank, agent=agent.id, place=place, by=by, reason=reason)
+        handover = Handover(member=member, rank=rank, agent=agent.id, place=place, by=by, change=change)
         return handover, do.PlaceMember(agent.id, member, gang.size, params, prepared=True, may_grow=grows)
 
     def reserved(self, gang: Gang, handover: Handover, port: int) -> Commands:
@@ -72,10 +76,11 @@ class PreparedProcesses:
         agent.rename(member)
         return [do.Send(handover.agent, m.RenameMember(handover.member, member))]
 
-    def end(self, handover: Handover, at: float) -> do.Command:
+    def end(self, gang: Gang, handover: Handover, at: float) -> Commands:
         """The process is not needed."""
+        gang.handovers.remove(handover)
         self.leave(handover.agent, handover.member, at)
-        return do.Send(handover.agent, m.StopMember(handover.member, 0.0))
+        return [do.Send(handover.agent, m.StopMember(handover.member, 0.0))]
 
     def leave(self, agent: AgentId, member: Member, at: float) -> None:
         """The process of `agent` belongs to no gang any more, and ends soon."""

@@ -6,10 +6,10 @@ from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
-from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import GangFormed, GangRecovered
+from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import World
 

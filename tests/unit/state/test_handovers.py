@@ -6,10 +6,11 @@ from sparktrain.base.ids import AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.losses.handovers import LEAVE_TIMEOUT_S, READY_TIMEOUT_S, SETTLE_TIMEOUT_S
+from sparktrain.state.losses.handovers import LEAVE_TIMEOUT_S, READY_TIMEOUT_S
 from sparktrain.state.losses.prepared import END_TIMEOUT_S
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.state.records import DrainCompleted, MemberRestarted
+from sparktrain.state.seats.policies import SETTLE_TIMEOUT_S
 from tests.unit.state.gangs import by_rank, trial
 from tests.unit.state.test_healing_rings import STEP, live_gang, ring
 from tests.unit.state.world import RUN, World

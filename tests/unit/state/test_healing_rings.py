@@ -8,13 +8,13 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
-from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.losses.member_restart import MOVE_TIMEOUT_S
 from sparktrain.state.machine import Machine
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Restart
 from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
 from sparktrain.state.restart import Decision
+from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, trial
 from tests.unit.state.ps_gangs import again, placed, whole
 from tests.unit.state.test_growth import small

@@ -5,10 +5,10 @@ import pytest
 from sparktrain.base.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.losses.growth import GROW_AFTER_S
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import MemberRestarted
+from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.ps_gangs import placed, whole
 from tests.unit.state.test_growth import asked, stopped, train

@@ -8,7 +8,7 @@ from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.liveness import ANSWER_S
-from sparktrain.state.losses.spreading import SETTLED_S
+from sparktrain.state.seats.policies import SETTLED_S
 from tests.unit.state.gangs import by_rank, run, trial
 from tests.unit.state.test_handovers import move
 from tests.unit.state.test_healing_rings import STEP

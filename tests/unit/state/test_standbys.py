@@ -6,8 +6,9 @@ from sparktrain.base.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.losses.handover import MOST_STANDBY_FAILURES
 from sparktrain.state.losses.prepared import END_TIMEOUT_S
-from sparktrain.state.losses.standbys import MOST_FAILURES, standby_line
+from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.records import StandbysNoted
 from sparktrain.state.recovery import recovered
@@ -153,10 +154,10 @@ def test_the_loss_of_a_process_costs_nothing_and_another_one_starts() -> None:
 def test_processes_that_end_before_one_takes_a_place_start_a_few_times_only() -> None:
     world = World()
     ring(world, 2, spare=1, standby=1)
-    for _ in range(MOST_FAILURES):
+    for _ in range(MOST_STANDBY_FAILURES):
         world.fail(prepared(world)[-1].agent, FailureKind.MEMORY)
         world.tick(0.1)
-    assert len(prepared(world)) == MOST_FAILURES
+    assert len(prepared(world)) == MOST_STANDBY_FAILURES
     assert "none" in standby_line(live_gang(world), 1)
     assert not trial(world).restarts
 

@@ -1,0 +1,1 @@
+"""The seats of a gang: who has one, and what changes that."""
