@@ -1,5 +1,7 @@
 """Where the members of a formed gang are."""
 
+import json
+
 from msgspec import Struct
 
 from sparktrain.config.gang_spec import Role
@@ -77,6 +79,32 @@ class Formation(Struct, frozen=True):
         for place in self.places:
             cluster.setdefault(place.role.value, []).append(f"{place.address}:{place.port}")
         return cluster
+
+    def cluster_spec(self) -> dict[str, list[str]]:
+        """`cluster` without evaluators, which only watch it."""
+        return {role: addresses for role, addresses in self.cluster().items() if role != Role.EVALUATOR}
+
+    def tf_config(self) -> str:
+        """TF_CONFIG of this member, as JSON; without a cluster for a single member."""
+        if self.size == 1:
+            return "{}"
+        task = {"type": self.role.value, "index": self.index}
+        return json.dumps({"cluster": self.cluster_spec(), "task": task, "rpc_layer": "grpc"})
+
+    @property
+    def trainers(self) -> int:
+        """Members that run the training function in order to train: all but parameter servers and evaluators."""
+        return sum(place.role in (Role.CHIEF, Role.WORKER) for place in self.places)
+
+    @property
+    def has_ps(self) -> bool:
+        """Whether the gang has parameter servers; with TensorFlow's, its other workers are servers too."""
+        return any(place.role is Role.PS for place in self.places)
+
+    @property
+    def is_server(self) -> bool:
+        """Whether this member serves TensorFlow's chief, and so never enters the training function."""
+        return self.role is Role.PS or (self.role is Role.WORKER and self.has_ps)
 
 
 ALONE = Formation(0, (MemberAddress("localhost", "127.0.0.1", 0, Role.CHIEF),))

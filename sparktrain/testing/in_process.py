@@ -39,7 +39,6 @@ from sparktrain.testing.process_guard import guarded
 from sparktrain.training import attempt, gang_join, process_setup
 from sparktrain.training.context import TrainContext
 from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
-from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import tf_config
 from sparktrain.training.notices import issued_notices
 from sparktrain.training.source_homes import Homes
 from sparktrain.usercode.serialize import preload_choice
@@ -252,7 +251,7 @@ def _be_trial(assignment: Assignment, gang: gang_join.JoinedGang) -> None:
     os.environ[nesting.MEMBER_KEY] = "1"
     os.environ.update(call.env)
     if call.gang.size > 1 and call.gang.backend is Backend.TENSORFLOW:
-        os.environ["TF_CONFIG"] = tf_config(gang.formation)
+        os.environ["TF_CONFIG"] = gang.formation.tf_config()
         refuse_cluster(call.gang.size)
     os.chdir(assignment.work_dir)
     sys.argv[:] = ["sparktrain"]

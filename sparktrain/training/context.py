@@ -1,6 +1,5 @@
 """The `ctx` argument of a training function: what it knows of its run, and how it reports to it."""
 
-import importlib
 import os
 import threading
 from collections.abc import Mapping
@@ -18,10 +17,7 @@ from sparktrain.rundir.layout import STEPS
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
 from sparktrain.training.data.position import Position
-from sparktrain.training.frameworks.imported import data_owner, feeds_of, owner
-from sparktrain.training.frameworks.keras.keras_framework import check_optimizer, fit_feeds
-from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
-from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import cluster_spec
+from sparktrain.training.frameworks.imported import data_owner, distribution_of, feeds_of, fit_feeds, from_framework
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang, alone
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.learning_rates import scale_lr, warmup_lr
@@ -29,11 +25,9 @@ from sparktrain.training.metrics import passed_count, reported_metrics, size_pro
 from sparktrain.training.notices import notice
 
 if TYPE_CHECKING:
-    from sparktrain.training.boosting import BoostingMember
     from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.checkpoint.saver import CheckpointSaver
-    from sparktrain.training.collectives.ring import Ring
     from sparktrain.training.data.open_data import OpenData
     from sparktrain.training.data.stream.open_streams import OpenStreams
     from sparktrain.training.data.stream.stream_data import StreamData
@@ -62,7 +56,7 @@ class TrainContext:
         self._checkpoints: CheckpointSaver | None = None
         self._memory: MemorySaver | None = None
         self._position = Position(self._gang.rank_now)
-        self._strategies: Strategies | None = None
+        self._strategies: Any = None
         self._data: OpenData | None = None
         self._streams: OpenStreams | None = None
 
@@ -129,7 +123,7 @@ class TrainContext:
     @property
     def cluster_spec(self) -> dict[str, list[str]]:
         """The `address:port` of the members of each role, an argument for `tf.train.ClusterSpec`."""
-        return cluster_spec(self._gang.formation)
+        return self._gang.formation.cluster_spec()
 
     @property
     def generation(self) -> int:
@@ -253,18 +247,14 @@ class TrainContext:
 
     def prepare_sessions(self) -> None:
         """Have sessions of TensorFlow 1 train as a gang does; sparktrain calls it before a program that starts them."""
-        from sparktrain.training.frameworks.tensorflow.strategies import sessions
-
-        sessions.install(
-            sessions.SessionMember(
-                formation=self._gang.formation,
-                saver=self.checkpoint,
-                stepped=self._stepped,
-                serves=lambda: self._wire.send(Entered(os.getpid())),
-                log_dir=self.log_dir,
-                own_folders=(self._assignment.work_dir, str(Path(self.log_dir).parent)),
-                clock=self._clock,
-            )
+        from_framework("install_sessions")(
+            formation=self._gang.formation,
+            saver=self.checkpoint,
+            stepped=self._stepped,
+            serves=lambda: self._wire.send(Entered(os.getpid())),
+            log_dir=self.log_dir,
+            own_folders=(self._assignment.work_dir, str(Path(self.log_dir).parent)),
+            clock=self._clock,
         )
 
     def finish(self) -> None:
@@ -290,7 +280,7 @@ class TrainContext:
         if self._strategies is None:
             gang = self._gang
             backend = self._call.gang.backend
-            self._strategies = Strategies(
+            self._strategies = from_framework("Strategies")(
                 gang.formation,
                 backend,
                 gang.release_port,
@@ -311,13 +301,7 @@ class TrainContext:
         at the first use of the ring. For a model of PyTorch it returns its `DistributedDataParallel`, and blocks until
         all members call it; without other members it returns the model itself. Raises SpecError, FormError.
         """
-        if (framework := owner(optimizer)) is not None and framework.distribution is not None:
-            module = importlib.import_module(framework.distribution)
-            return module.distribute(optimizer, self._gang.ring, compression=compression)
-        check_optimizer(optimizer, "ctx.distribute()")  # an environment of PyTorch alone has no Keras to import
-        from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
-
-        return distribute(optimizer, self._known_ring("ctx.distribute()"), compression=compression)
+        return distribution_of(optimizer).distribute(optimizer, self._gang, compression=compression)
 
     def distribute_tape(self, tape: Any, *, compression: str = "none") -> Any:
         """Wrap a `tf.GradientTape` so that `gradient()` averages over all members; it also takes Keras variables.
@@ -326,9 +310,8 @@ class TrainContext:
         SpecError, FormError.
         """
         require_tensorflow("ctx.distribute_tape()", "use ctx.distribute(optimizer)")
-        from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
-
-        return distribute_tape(tape, self._known_ring("ctx.distribute_tape()"), compression=compression)
+        ring = from_framework("known_ring")(self._gang, "ctx.distribute_tape()")
+        return from_framework("distribute_tape")(tape, ring, compression=compression)
 
     def shard(
         self,
@@ -457,10 +440,8 @@ class TrainContext:
 
         Raises SpecError, FormError.
         """
-        from sparktrain.training.frameworks.keras.glue import keras_callbacks
-
-        return keras_callbacks(
-            self._gang.training_ring("ctx.keras_callbacks()"),
+        callbacks: list[Any] = from_framework("keras_callbacks")(
+            from_framework("training_ring")(self._gang, "ctx.keras_callbacks()"),
             self._position,
             self._clock,
             self.checkpoint,
@@ -478,6 +459,7 @@ class TrainContext:
             mode=mode,
             warmup=warmup,
         )
+        return callbacks
 
     def jax_key(self) -> Any:
         """A key of JAX made from `seed`, for `jax.random`: JAX has no global generator that the trial could seed.
@@ -485,9 +467,7 @@ class TrainContext:
         Equal in each call and each generation. Raises SpecError where JAX is not installed.
         """
         require("jax", "ctx.jax_key()")
-        from sparktrain.training.frameworks.jax.jax_framework import key_of
-
-        return key_of(self.seed)
+        return from_framework("jax_key")(self.seed)
 
     def xgboost_callback(self, *, metric: str | None = "auto", checkpoint_every: int | None = 10, keep: int = 2) -> Any:
         """The callback for one training of XGBoost: it reports each round, stops, saves checkpoints and resumes.
@@ -512,9 +492,8 @@ class TrainContext:
         CheckpointError.
         """
         require("xgboost", "ctx.xgboost_callback()")
-        from sparktrain.training.frameworks.xgboost.xgboost_callback import XGBoostCallback
-
-        return XGBoostCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
+        callback = from_framework("XGBoostCallback")
+        return callback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
 
     def lightgbm_callback(
         self, *, metric: str | None = "auto", checkpoint_every: int | None = 10, keep: int = 2
@@ -531,9 +510,8 @@ class TrainContext:
         as `valid_binary_logloss`, arguments, and errors. Blocks on the local disk.
         """
         require("lightgbm", "ctx.lightgbm_callback()")
-        from sparktrain.training.frameworks.lightgbm.lightgbm_callback import LightGBMCallback
-
-        return LightGBMCallback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
+        callback = from_framework("LightGBMCallback")
+        return callback(self._boosting_member(), metric=metric, checkpoint_every=checkpoint_every, keep=keep)
 
     def allreduce(self, value: Any, *, average: bool = True) -> Any:
         """The mean, or the sum, over all members of a number, an array, a tensor, or nested lists and dicts of them.
@@ -569,23 +547,14 @@ class TrainContext:
         """As `rank`, for sparktrain: a process that waits for a place follows where its rank changes."""
         return self._gang.standing(self._assignment)[0]
 
-    def _boosting_member(self) -> "BoostingMember":
-        from sparktrain.training.boosting import BoostingMember
-
-        return BoostingMember(
+    def _boosting_member(self) -> Any:
+        return from_framework("BoostingMember")(
             report=self.report,
             should_stop=self.should_stop,
             checkpoints=self.checkpoint,
             rank=self.rank,
             metric=self._call.metric,
         )
-
-    def _known_ring(self, use: str) -> "Ring":
-        """The ring for `use`, after patching Keras in this process to use it."""
-        from sparktrain.training.frameworks.keras.glue import prepare_keras
-
-        prepare_keras(ring := self._gang.training_ring(use))
-        return ring
 
     def _memory_saver(self) -> "MemorySaver | None":
         """Takes the snapshots of a gang's member in memory; None where there is no shared memory."""

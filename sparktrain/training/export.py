@@ -22,6 +22,7 @@ from sparktrain.base.model_kinds import named_kind
 from sparktrain.errors import SpecError
 from sparktrain.rundir.layout import EXPORTED, MODEL, ExportedModel
 from sparktrain.store.folder_removal import remove
+from sparktrain.training.frameworks.imported import from_framework
 
 _KERAS = ("keras", "tf_keras", "tensorflow")
 CAN = (
@@ -215,16 +216,10 @@ def _described(model: Any, kind: str, file: Path, types: tuple[str, ...] = ()) -
     return ExportedModel(kind=kind, file=file.name, of=name, version=_version("sklearn"), sha256=sha256, types=types)
 
 
-def _save_torch(model: Any, place: Path) -> ExportedModel:
-    from sparktrain.training.frameworks.torch import torch_export
-
-    return torch_export.save(model, place)
-
-
 _SAVERS: dict[tuple[str, ...], Save] = {
     ("xgboost",): _save_xgboost,
     ("lightgbm",): _save_lightgbm,
     ("sklearn", "imblearn"): _save_estimator,
-    ("torch",): _save_torch,
+    ("torch",): lambda model, place: from_framework("save_torch")(model, place),
 }
 """In this order: estimators of XGBoost and LightGBM inherit from those of scikit-learn."""

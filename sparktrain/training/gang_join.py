@@ -1,7 +1,6 @@
 """How a member joins its gang: it loads the backend, holds a port, gets the addresses of all, and connects."""
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -21,16 +20,10 @@ from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.call_watch import CallWatch
 from sparktrain.training.collectives.held_port import HeldPort
-from sparktrain.training.collectives.ring import TENSORFLOW, LocalRing, Ring
-from sparktrain.training.collectives.ring_errors import is_ring_error
+from sparktrain.training.collectives.ring import LocalRing, Ring
+from sparktrain.training.collectives.ring_errors import is_loss
 from sparktrain.training.collectives.ring_exchange import RingExchange
-from sparktrain.training.frameworks.keras.keras_framework import backend_in_use, check_backend
-from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import (
-    has_ps,
-    is_cluster_error,
-    tf_config,
-    trainers,
-)
+from sparktrain.training.frameworks.imported import ALL
 from sparktrain.training.host_limits import HostLimits
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
@@ -38,7 +31,6 @@ from sparktrain.training.user_lines import named_use
 if TYPE_CHECKING:
     from sparktrain.training.collectives.ring_healing import RingHealing
     from sparktrain.training.collectives.step_log import StepLog
-    from sparktrain.training.frameworks.keras.undistributed import UndistributedOptimizers
 
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member that does not answer."""
@@ -78,7 +70,7 @@ class JoinedGang:
         self._limits = HostLimits()
         self._step_path: Path | None = None
         self._step_log: StepLog | None = None
-        self._undistributed: UndistributedOptimizers | None = None
+        self._end_checks: list[Callable[[], None]] = []
         self._exchange = exchange
         self._heal = heal
         self.healing: RingHealing | None = None
@@ -89,7 +81,7 @@ class JoinedGang:
         """Whether the members have met in another ring than the first, perhaps without some of them."""
         self._strategy = ""
         """The strategy of the user's own that trains, with its line."""
-        self._trains = ""
+        self.trains = ""
         """What trains by the ring, with its line."""
 
     @property
@@ -104,7 +96,7 @@ class JoinedGang:
             self._ring = self._join()
             if self._heal is not None and self._ring.heals:
                 self.healing = self._heal(self, self._ring)
-            self._watch_optimizers()
+            self._end_checks = [check for framework in ALL if (check := framework.watch(self._ring)) is not None]
             self.watch_calls()
             self._start_step_log()
         return self._ring
@@ -134,26 +126,23 @@ class JoinedGang:
             notes.stepped = self._step_log.stepped
 
     def training_ring(self, use: str) -> Ring:
-        """The ring for `use` of Keras, which trains by it. Raises StrategyError beside a strategy of the user's own,
-        and SpecError where Keras runs on another framework than the ring."""
-        if self._trains:  # a tape comes here in each step
+        """The ring for `use`, which trains by it. Raises StrategyError beside a strategy of the user's own."""
+        if self.trains:  # a tape comes here in each step
             return self.ring
         call = named_use(use, self.homes)
-        if self._ring is not None and self._ring.size > 1:
-            check_backend(call, self._ring.framework)
         if self._strategy:
             raise StrategyError(
                 f"{call} averages over the members, and {self._strategy} does already: leave {use} out, and use "
                 "ctx.report and ctx.checkpoint; or leave the strategy out, and train on the ring"
             )
-        self._trains = call
+        self.trains = call
         return self.ring
 
     def trained_by(self, strategy: str) -> None:
         """Note that `strategy` trains, in place of the ring. Raises StrategyError when the ring trains already."""
-        if self._trains:
+        if self.trains:
             raise StrategyError(
-                f"{strategy} came after {self._trains}, and both average over the members: leave out one of them"
+                f"{strategy} came after {self.trains}, and both average over the members: leave out one of them"
             )
         self._strategy = strategy
 
@@ -170,7 +159,7 @@ class JoinedGang:
 
     def broke(self, error: BaseException) -> bool:
         """Whether the training function raised `error` because a member is gone or hangs."""
-        return self.formation.size > 1 and (is_ring_error(error) or is_cluster_error(error))
+        return self.formation.size > 1 and is_loss(error)
 
     @property
     def watch(self) -> CallWatch | None:
@@ -227,15 +216,8 @@ class JoinedGang:
             raise RingError(
                 "the function has ended without the fit(), or the loop, in which the others wait for this process"
             )
-        if self._ring.local_steps is not None and "keras" in sys.modules:
-            from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
-
-            report_unaveraged(chief=not self._ring.rank)
-        # Compare before the ring closes: an optimizer without a ring leaves each member with weights of its own, and no
-        # error shows it.
-        if self._undistributed is not None:
-            with suppress(RingError):  # a member that is gone already does not undo the work of the others
-                self._undistributed.compare(self._ring)
+        for check in self._end_checks:
+            check()
         self._ring.close()
 
     def watch_calls(self) -> None:
@@ -248,18 +230,6 @@ class JoinedGang:
             return
         self._watch = CallWatch(calls.newest, self._exchange, self.formation.rank, SystemClock())
         self._watch.start(self._on_mismatch)
-
-    def _watch_optimizers(self) -> None:
-        """Watch for optimizers without the ring, if the function uses Keras on the ring's framework."""
-        framework = self.ring.framework
-        has_keras = "keras" in sys.modules and backend_in_use() == framework
-        # TensorFlow's ring has imported TensorFlow: on all members alike, as the function's modules do with Keras.
-        if self.formation.size > 1 and (has_keras or (framework == TENSORFLOW and TENSORFLOW in sys.modules)):
-            from sparktrain.training.frameworks.keras.undistributed import UndistributedOptimizers
-
-            self._undistributed = UndistributedOptimizers()
-            if "keras" in sys.modules:
-                self._undistributed.watch()
 
 
 def alone(homes: Homes = _ELSEWHERE) -> JoinedGang:
@@ -328,11 +298,9 @@ def form(
 
     gang = JoinedGang(formation, connect, held.release, exchange, homes, heal if call.options.healing else None)
     if call.gang.backend is Backend.PARAMETER_SERVER:
-        gang.readers = trainers(formation)
-    if call.gang.backend not in (Backend.NONE, Backend.PARAMETER_SERVER):
-        _connect_own_strategies(gang, call.gang.backend, homes)
+        gang.readers = formation.trainers
     if call.gang.backend is Backend.TENSORFLOW:
-        os.environ["TF_CONFIG"] = tf_config(formation)
+        os.environ["TF_CONFIG"] = formation.tf_config()
         if _connects_itself(formation, function):
             return gang
     _ = gang.ring
@@ -369,16 +337,9 @@ def _sent_folder(assignment: Assignment) -> Path:
     return Path(assignment.log_path).with_name("sent")
 
 
-def _connect_own_strategies(gang: JoinedGang, kind: Backend, homes: Homes) -> None:
-    if "tensorflow" in sys.modules:  # the backend has imported it
-        from sparktrain.training.frameworks.tensorflow.strategies import own_strategies
-
-        own_strategies.install(gang, kind, homes, RING_TIMEOUT_S, SystemClock())
-
-
 def _connects_itself(formation: Formation, function: Callable[..., object]) -> bool:
     """Whether the training function connects the members in place of a ring."""
-    if has_ps(formation) or any(place.role is Role.EVALUATOR for place in formation.places):
+    if formation.has_ps or any(place.role is Role.EVALUATOR for place in formation.places):
         return True
     return names(function, STRATEGY) or runs_everywhere(function)
 

@@ -22,16 +22,16 @@ from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
-from sparktrain.training.frameworks.imported import imported
-from sparktrain.training.frameworks.keras import keras_guard
-from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook
-from sparktrain.training.frameworks.tensorflow.parameter_server.shard_member import serve_shard
-from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import has_ps, serve_if_server
-from sparktrain.training.frameworks.torch import horovod_torch, lone_group
+from sparktrain.training.frameworks.contract import RefusedUseError
+from sparktrain.training.frameworks.imported import from_framework, imported, joins
 from sparktrain.training.notices import notice
 from sparktrain.training.source_homes import find
 
 _BROKEN_STATUS = 70  # EX_SOFTWARE: this package's own code in the member has raised
+_PREPARE = joins("prepare")
+_CONNECT = joins("connect")
+_PROVIDE = joins("provide")
+"""The functions of `Framework.joins`, which the zygote imports for all of its members."""
 
 
 def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) -> NoReturn:
@@ -83,30 +83,27 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         problem = f"no member can be set up on executor host {host}: {error}"
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
     try:
-        import_hook.install()
-        if call.gang.size > 1 and call.gang.backend.uses_tensorflow:
-            keras_guard.guard(homes)
-        keras_guard.check_preloaded()
+        for prepare in _PREPARE:
+            prepare(call.gang, homes)
         if call.gang.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
         # Load before the rendezvous: otherwise the imports of one member would run against the timeouts of the ring.
         function = _load(assignment)
         gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)
-        import_hook.connect(gang, call.gang.backend)
-        horovod_torch.connect(gang, call.gang.backend)
-        lone_group.provide(gang.formation.size, call.gang.backend)
+        for connect in _CONNECT:
+            connect(gang, call.gang.backend)
         process_setup.seed(call.seed)
-    except (FormError, keras_guard.KerasBackendError) as error:
+    except (FormError, RefusedUseError) as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     except BaseException as error:
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
-    import_hook.provide(context)
-    horovod_torch.provide(context)
+    for provide in _PROVIDE:
+        provide(context)
     entered = clock.now()
     is_ps_backend = call.gang.backend is Backend.PARAMETER_SERVER
-    by_itself = has_ps(gang.formation) and (is_ps_backend or runs_everywhere(function))
+    by_itself = gang.formation.has_ps and (is_ps_backend or runs_everywhere(function))
     if by_itself and not is_ps_backend:
         context.prepare_sessions()
     gang.on_mismatch(lambda mismatch: _end_mismatched(mismatch, clock.now() - entered, wire))
@@ -115,9 +112,9 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     wire.send(m.Entered(os.getpid(), trains=trains, frameworks=frameworks))
     try:
         if is_ps_backend and gang.formation.role is Role.PS:
-            serve_shard(gang.formation, call.gang.servers, gang.release_port)
-        if not by_itself:
-            serve_if_server(gang.formation, gang.release_port)
+            from_framework("serve_shard")(gang.formation, call.gang.servers, gang.release_port)
+        if not by_itself and gang.formation.is_server:
+            from_framework("serve_cluster")(gang.formation, gang.release_port)
     except FormError as error:
         return Outcome(0.0, failure=failure.of_exception(error))
     return attempt.outcome_of(function, context, gang, call.metric, homes, clock)

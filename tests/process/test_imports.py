@@ -164,7 +164,7 @@ def test_the_hook_of_horovod_imports_no_framework_and_leaves_absent_packages_abs
     program = (
         "import sys\n"
         "from sparktrain.training.frameworks.tensorflow.horovod_names import import_hook\n"
-        "import_hook.install()\n"
+        "import_hook.prepare()\n"
         "sys.modules['horovod'] = None\n"
         "try:\n"
         "    import horovod.keras\n"

@@ -10,9 +10,11 @@ import torch
 
 import sparktrain as st
 from sparktrain.errors import SpecError
+from sparktrain.state.topology import ALONE
 from sparktrain.training.collectives.ring import LocalRing
 from sparktrain.training.frameworks.torch.torch_distribution import distribute
 from sparktrain.training.frameworks.torch.torch_framework import Torch
+from sparktrain.training.gang_join import JoinedGang
 from tests.torch import ddp_programs
 
 pytestmark = pytest.mark.torch
@@ -82,13 +84,14 @@ def test_what_cannot_be_distributed_is_refused_with_the_next_step() -> None:
         size = 2
 
     model = ddp_programs.network()
+    gang = JoinedGang(ALONE, LocalRing, lambda: None)
     with pytest.raises(SpecError, match=r"got an optimizer of PyTorch \(SGD\).*pass the model"):
-        distribute(torch.optim.SGD(model.parameters(), 0.1), LocalRing())
+        distribute(torch.optim.SGD(model.parameters(), 0.1), gang)
     with pytest.raises(SpecError, match=r"compression \('fp61'\) must be one of 'none', 'fp16', 'bf16'.*mean 'fp16'"):
-        distribute(model, LocalRing(), compression="fp61")
+        distribute(model, gang, compression="fp61")
     with pytest.raises(SpecError, match="connected by tensorflow: pass backend='torch'"):
-        distribute(model, OtherRing())
-    assert distribute(model, LocalRing()) is model
+        distribute(model, JoinedGang(ALONE, OtherRing, lambda: None))
+    assert distribute(model, gang) is model
 
 
 @pytest.mark.parametrize("mirrored", [True, False])

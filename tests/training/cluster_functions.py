@@ -343,7 +343,7 @@ def recognised(member: Member) -> dict[str, bool]:
     import tensorflow as tf
     from tensorflow.python.distribute.coordinator.cluster_coordinator import ClosureAbortedError
 
-    from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import is_cluster_error
+    from sparktrain.training.collectives.ring_errors import is_loss
 
     lost = tf.errors.UnavailableError(None, None, "Connection reset by peer")
     caused, unrelated = ValueError("after the loss"), ValueError("before it")
@@ -360,7 +360,7 @@ def recognised(member: Member) -> dict[str, bool]:
         "internal": tf.errors.InternalError(None, None, "cuDNN"),
         "argument": tf.errors.InvalidArgumentError(None, None, "Incompatible shapes"),
     }
-    return {name: is_cluster_error(error) for name, error in errors.items()}
+    return {name: is_loss(error) for name, error in errors.items()}
 
 
 class ExampleContext:

@@ -27,6 +27,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.errors import SparktrainError
 from sparktrain.state.topology import Formation, MemberAddress
+from sparktrain.training.collectives.ring_errors import is_loss
 from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
 
@@ -42,7 +43,7 @@ class End:
     error: str = ""
     """Name and text of what it raised."""
     lost: bool = False
-    """Whether it raised what `is_cluster_error` recognises."""
+    """Whether it raised what `is_loss` recognises."""
     status: int = 0
     """Of its process, as of `os.waitstatus_to_exitcode`."""
     ended_s: float = 0.0
@@ -178,7 +179,7 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
     end: dict[str, Any] = {}
     try:
         process_tree.die_with_parent(signal.SIGKILL, os.getppid())
-        os.environ["TF_CONFIG"] = tf_cluster.tf_config(formation)
+        os.environ["TF_CONFIG"] = formation.tf_config()
         backend = Backend(wanted["backend"])
         listened: list[bool] = []
 
@@ -186,8 +187,8 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
             listened.append(_listens(formation.mine.port))
             held.close()
 
-        if backend is Backend.TENSORFLOW:
-            tf_cluster.serve_if_server(formation, release)
+        if backend is Backend.TENSORFLOW and formation.is_server:
+            tf_cluster.serve_cluster(formation, release)
         strategies = Strategies(formation, backend, release, timeout_s=wanted["timeout_s"], clock=SystemClock())
         module, _, name = wanted["function"].partition(":")
         member = Member(formation, strategies, pids, wanted["params"], listened)
@@ -195,7 +196,7 @@ def _live(formation: Formation, wanted: dict[str, Any], held: socket.socket, pid
     except BaseException as error:
         if not isinstance(error, SparktrainError):
             traceback.print_exc()
-        end = {"error": f"{type(error).__name__}: {error}", "lost": tf_cluster.is_cluster_error(error)}
+        end = {"error": f"{type(error).__name__}: {error}", "lost": is_loss(error)}
     finally:
         os.write(fd, json.dumps(end).encode())
         sys.stdout.flush()
@@ -207,7 +208,7 @@ def _gather(
 ) -> list[dict[str, Any]]:
     """As an agent: wait for those that train, then end servers and `idle` ranks; end all when the time is over."""
     clock, started = SystemClock(), SystemClock().now()
-    serving = {rank for rank in range(len(pids)) if tf_cluster.is_server(Formation(rank, places)) or rank in idle}
+    serving = {rank for rank in range(len(pids)) if Formation(rank, places).is_server or rank in idle}
     texts = dict.fromkeys(range(len(pids)), b"")
     left = set(texts) - serving
     while left and clock.now() < started + TIMEOUT_S:

@@ -29,7 +29,7 @@ def program(function: Callable[[], Any]) -> Callable[[], Any]:
 def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
     """What each program returns, or the error that it ends with, and what it printed."""
     ring = load(Backend(backend))(joining)
-    import_hook.install()
+    import_hook.prepare()
     import_hook.connect(JoinedGang(joining.formation, lambda: ring, lambda: None), Backend(backend))
     found: dict[str, Any] = {}
     for name in names:

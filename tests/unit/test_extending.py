@@ -252,7 +252,7 @@ class TestStoreByTheSteps(StoreContract):
 def test_the_tables_of_backends_have_each_one() -> None:
     assert set(get_args(BackendName)) == {AUTO, *Backend}
     assert set(_FRAMEWORKS) == set(Backend)
-    assert {*backend._MODULES, Backend.NONE, Backend.PARAMETER_SERVER} == set(Backend)
+    assert {*backend._MODULES, Backend.NONE} == set(Backend)
     assert set(_BY_RING) == set(Backend) - {Backend.TENSORFLOW, Backend.NONE}
 
 

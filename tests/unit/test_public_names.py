@@ -151,6 +151,7 @@ INTERNAL = {
     "UnreadableNoticeError",
     "HadoopCallError",
     "KerasBackendError",
+    "RefusedUseError",
     "MissedCallError",
     "UnfitError",
     "UnreachableMemberError",

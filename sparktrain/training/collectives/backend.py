@@ -77,9 +77,11 @@ class Joining:
 JoinRing = Callable[[Joining], Ring]
 """The one function of a backend's module: connects to the other members. Blocks until all are. Raises FormError."""
 _RINGS = "sparktrain.training.frameworks.tensorflow.collectives"
+_SERVERS = "sparktrain.training.frameworks.tensorflow.parameter_server"
 _MODULES = {
     Backend.HOROVOD: f"{_RINGS}.horovod_ring",
     Backend.TENSORFLOW: f"{_RINGS}.tf_collectives",
+    Backend.PARAMETER_SERVER: f"{_SERVERS}.ps_ring",
     Backend.TORCH: "sparktrain.training.frameworks.torch.torch_ring",
     Backend.JAX: "sparktrain.training.frameworks.jax.jax_ring",
 }
@@ -89,19 +91,5 @@ def load(backend: Backend) -> JoinRing:
     """The backend's `join`; imports its framework, which may take seconds. Raises ImportError."""
     if backend is Backend.NONE:
         return lambda joining: LocalRing()
-    if backend is Backend.PARAMETER_SERVER:
-        return _without_ring
     module = importlib.import_module(_MODULES[backend])
     return cast(JoinRing, module.join)
-
-
-def _without_ring(joining: Joining) -> Ring:
-    """Members that meet at their parameter servers alone."""
-    from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
-    from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
-    from sparktrain.training.frameworks.tensorflow.parameter_server.ps_ring import PsRing
-
-    formation = joining.formation
-    places = LivePlaces(formation, joining.exchange.moved)
-    ps_model = PsModel(places, joining.servers, joining.incarnation, slow_s=joining.operation_s)
-    return PsRing(formation.rank, ps_model)

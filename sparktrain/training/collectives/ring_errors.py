@@ -19,6 +19,12 @@ def is_ring_error(error: BaseException) -> bool:
     return any(isinstance(cause, RingError) or _of_collective(cause) for cause in causes(error))
 
 
+def is_loss(error: BaseException) -> bool:
+    """As `is_ring_error`, or whether one of them shows a lost member of a cluster of the framework's own."""
+    chain = list(causes(error))
+    return is_ring_error(error) or any(framework.is_lost_member(cause) for framework in imported() for cause in chain)
+
+
 def _of_collective(error: BaseException) -> bool:
     return any(framework.is_broken_collective(error) for framework in imported())
 

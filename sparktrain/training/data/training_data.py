@@ -19,8 +19,7 @@ from sparktrain.training.data.feed_request import FeedRequest
 from sparktrain.training.data.ordered_reader import OrderedReader
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.row_order import RowOrder, RowShare, contiguous
-from sparktrain.training.frameworks.imported import feeds_of
-from sparktrain.training.frameworks.keras.keras_framework import fit_feeds
+from sparktrain.training.frameworks.imported import feeds_of, fit_feeds
 
 
 class TrainingData:

@@ -9,8 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.errors import SpecError
+
 if TYPE_CHECKING:
     from sparktrain.training.checkpoint.tensor_slices import Array, Bounds, Index
+
+
+class RefusedUseError(SpecError):
+    """The gang cannot train with what the function, or its environment, asks of a framework."""
 
 
 class Framework(ABC):
@@ -21,13 +27,21 @@ class Framework(ABC):
     values: str | None = None
     """The module with collectives for values of users, where the framework has one: see `Ring.values`."""
     distribution: str | None = None
-    """The module with `distribute(model, ring, compression=...)` for what `owns` names, where there is one."""
+    """The module with `distribute(value, gang, compression=...)` for what `owns` names, where there is one. `gang` is a
+    `JoinedGang`; that of Keras is for all that no framework owns."""
     data: str | None = None
     """The module with its feeds, where there is one: `row_feed(request)` of a `FeedRequest`, and `shard(data, ...)`
     with the arguments of `ctx.shard` for what `owns_data` names."""
     schedules: str | None = None
     """The module with `warmup_lr(optimizer, steps, size)` for optimizers that `owns` names, where there is one."""
+    joins: tuple[str, ...] = ()
+    """The modules that let programs run in a gang which connect, or configure, the framework by themselves. They import
+    no framework, for every zygote imports them. Each has those of these functions that it needs:
 
+    * `prepare(gang, homes)`, before any code of the user, with the `MemberGang`. Raises RefusedUseError;
+    * `connect(gang, backend)`, with the `JoinedGang`, when the gang has formed;
+    * `provide(context)`, with the `TrainContext`, before the function is called.
+    """
     loops: str | None = None
     """The module with `loop_steps(parts, healing)`, where there is one: the `LoopSteps` of a user's loop that trains
     what the framework `keeps`, or None for parts that it cannot repeat steps of."""
@@ -99,12 +113,10 @@ class Framework(ABC):
         """
         return None
 
-    @abstractmethod
-    def seed(self, value: int) -> None:
+    def seed(self, value: int) -> None:  # noqa: B027 - some have no global generator
         """Seed its global generators with a number from 0 to 2**32 - 1. Nothing where it has none."""
 
-    @abstractmethod
-    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
+    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:  # noqa: B027 - some have no limit to set
         """Let it use `mib` MiB of each GPU that this process sees: now, or right after its import.
 
         `total_mib` is what the smallest of them has; 0 where that is unknown.
@@ -117,9 +129,21 @@ class Framework(ABC):
     def is_out_of_memory(self, error: BaseException) -> bool:
         """Whether `error` reports that a device, or the host, lacks memory. For errors that are no MemoryError."""
 
-    @abstractmethod
     def is_broken_collective(self, error: BaseException) -> bool:
         """Whether a collective of this package raised `error`, as opposed to other operations of the framework."""
+        return False
+
+    def is_lost_member(self, error: BaseException) -> bool:
+        """Whether `error` shows the loss of another member in a cluster of the framework's own, beside the ring."""
+        return False
+
+    def watch(self, ring: Any) -> Callable[[], None] | None:
+        """Note from now on what the function trains without `ring`, which has just formed.
+
+        Returns what each member calls once its function has returned, and what blocks until all do: it prints to the
+        chief's log that the members differ. None where that cannot be, which all members decide alike.
+        """
+        return None
 
 
 def contains(value: object, kinds: tuple[type, ...]) -> bool:

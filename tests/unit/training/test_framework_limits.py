@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparktrain.errors import EnvironmentMismatchError, SpecError
-from sparktrain.training.frameworks.jax.jax_framework import Jax, key_of
+from sparktrain.training.frameworks.jax.jax_framework import Jax, jax_key
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 
 FRACTION = "XLA_PYTHON_CLIENT_MEM_FRACTION"
@@ -61,8 +61,8 @@ def test_torch_gets_the_fraction_of_each_gpu(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_key_is_made_from_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, "jax", random=SimpleNamespace(key=lambda seed: ("key", seed)))
-    assert key_of(7) == ("key", 7)
-    assert key_of(2**32 + 7) == ("key", 7)
+    assert jax_key(7) == ("key", 7)
+    assert jax_key(2**32 + 7) == ("key", 7)
 
 
 def test_a_missing_jax_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from sparktrain.training import gang_join
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.eager_call_log import EagerCallLog
 from sparktrain.training.collectives.ring import LocalRing
+from sparktrain.training.frameworks.keras.keras_distribution import training_ring
 from tests.support.member_calls import member_call
 
 HERE = "127.0.0.1"
@@ -98,7 +99,7 @@ def test_callbacks_of_keras_are_refused_on_a_ring_of_another_framework() -> None
     gang = gang_join.JoinedGang(ALONE, TorchRing, lambda: None)
     _ = gang.ring
     with pytest.raises(SpecError, match=r"ctx\.keras_callbacks\(\).* is connected by torch: let .* pass .*'horovod'"):
-        gang.training_ring("ctx.keras_callbacks()")
+        training_ring(gang, "ctx.keras_callbacks()")
 
 
 def test_gpus_that_somebody_else_has_shared_out_stay(seen: list[str | None]) -> None:

@@ -30,9 +30,6 @@ class Jax(Framework):
         jax = sys.modules.get(self.module)
         return () if jax is None else (jax.Array,)
 
-    def seed(self, value: int) -> None:
-        """See base class."""
-
     def joined(self, value: object) -> Any:
         """See base class."""
         from sparktrain.training.frameworks.jax.split_arrays import joined
@@ -75,7 +72,7 @@ class Jax(Framework):
         return type(error).__name__ in _COLLECTIVE_ERRORS and _COLLECTIVE.search(str(error)) is not None
 
 
-def key_of(seed: int) -> Any:
+def jax_key(seed: int) -> Any:
     """A key of JAX, made from the seed of a trial. Imports JAX."""
     import jax
 

@@ -1,20 +1,26 @@
 """Keras 3 as a framework. Imports nothing of it."""
 
+import importlib
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from sparktrain.base.model_kinds import KERAS_MODEL, KERAS_OPTIMIZER, kind_of, named_kind
-from sparktrain.config.environment import KERAS_BACKEND, TENSORFLOW, TORCH, keras_backend
+from sparktrain.config.environment import TENSORFLOW, TORCH, keras_backend
 from sparktrain.errors import SpecError
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.frameworks.contract import Framework
+
+_UNDISTRIBUTED = "sparktrain.training.frameworks.keras.undistributed"
 
 
 class Keras(Framework):
     """See base class. What concerns devices and errors is its backend's."""
 
     module = "keras"
+    distribution = "sparktrain.training.frameworks.keras.keras_distribution"
+    joins = ("sparktrain.training.frameworks.keras.keras_guard",)
     data = "sparktrain.training.frameworks.keras.array_feeds"
     loops = "sparktrain.training.frameworks.tensorflow.healing.keras_loop"
     state = "sparktrain.training.frameworks.keras.keras_state"
@@ -39,16 +45,20 @@ class Keras(Framework):
         global_state.set_global_attribute(rng_utils.GLOBAL_RANDOM_SEED, value)
         global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)
 
-    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
-        """See base class."""
-
     def is_out_of_memory(self, error: BaseException) -> bool:
         """See base class."""
         return False
 
-    def is_broken_collective(self, error: BaseException) -> bool:
-        """See base class."""
-        return False
+    def watch(self, ring: Any) -> Callable[[], None] | None:
+        """See base class. For a function that uses Keras on the ring's framework."""
+        if ring.size == 1 and ring.local_steps is None:
+            return None
+        has_keras = self.module in sys.modules and backend_in_use() == ring.framework
+        # TensorFlow's ring has imported TensorFlow: on all members alike, as the function's modules do with Keras.
+        if not (has_keras or (ring.framework == TENSORFLOW and TENSORFLOW in sys.modules)):
+            return None
+        end: Callable[[], None] = importlib.import_module(_UNDISTRIBUTED).watched(ring)
+        return end
 
 
 def backend_in_use() -> str:
@@ -60,28 +70,6 @@ def backend_in_use() -> str:
         return _backend(sys.modules["keras"]) or TENSORFLOW
     setting = keras_backend(os.environ)
     return setting[0] if setting is not None else TENSORFLOW
-
-
-def fit_feeds() -> str:
-    """The package with the feeds that `fit` reads: TensorFlow, or Keras itself where that runs on another backend.
-
-    Blocks on the local disk where Keras is not imported.
-    """
-    return TENSORFLOW if backend_in_use() == TENSORFLOW else Keras.module
-
-
-def check_backend(call: str, framework: str) -> None:
-    """Raise SpecError where Keras runs on another framework than the one that connects the gang. `call` is for Keras.
-
-    Blocks on the local disk where Keras is not imported.
-    """
-    if (backend := backend_in_use()) == framework:
-        return
-    ways = {TENSORFLOW: "backend='horovod' or 'tensorflow'"}.get(backend, f"backend={backend!r}")
-    raise SpecError(
-        f"{call} trains Keras on {backend}, and this gang is connected by {framework}: let Keras run on {framework} by "
-        f"env={{'{KERAS_BACKEND}': {framework!r}}}, or pass {ways}"
-    )
 
 
 def check_optimizer(optimizer: object, call: str) -> None:

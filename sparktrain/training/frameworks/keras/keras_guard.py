@@ -7,7 +7,8 @@ from typing import Any
 
 from sparktrain.base.patched_imports import ImportHook, LoaderAround
 from sparktrain.config.environment import KERAS_BACKEND, KERAS_BACKENDS, keras_backend, refusal_in_gang
-from sparktrain.errors import SpecError
+from sparktrain.protocol.member_call import MemberGang
+from sparktrain.training.frameworks.contract import RefusedUseError
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import user_line
 
@@ -17,15 +18,21 @@ _SET = "os.putenv"
 """The event of Python for a change of the environment."""
 
 
-class KerasBackendError(SpecError):
+class KerasBackendError(RefusedUseError):
     """Keras is asked for a backend that a gang cannot train with."""
 
 
-def guard(homes: Homes) -> None:
-    """Raise KerasBackendError where Keras has another backend, and later where it gets one or is asked for one.
+def prepare(gang: MemberGang, homes: Homes) -> None:
+    """Raise KerasBackendError where Keras has another backend than the gang, or the environment, wants.
 
-    Call it before any code of the user.
+    In a gang also later, where Keras gets one or is asked for one. See `Framework.joins`.
     """
+    if gang.size > 1 and gang.backend.uses_tensorflow:
+        _guard(homes)
+    _check_preloaded()
+
+
+def _guard(homes: Homes) -> None:
     if _CONFIG in sys.modules:
         _check_loaded(sys.modules[_CONFIG])
     ImportHook(around={_CONFIG: _CheckingLoader}).install()
@@ -40,11 +47,8 @@ def guard(homes: Homes) -> None:
     sys.addaudithook(audit)
 
 
-def check_preloaded() -> None:
-    """Raise KerasBackendError where this process was forked from one that has imported Keras on another backend.
-
-    Call it once the process has its environment, before any code of the user.
-    """
+def _check_preloaded() -> None:
+    """Check a process that was forked from one that has imported Keras."""
     asked_for = keras_backend(os.environ)
     if _CONFIG not in sys.modules or asked_for is None:
         return

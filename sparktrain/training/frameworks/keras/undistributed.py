@@ -1,11 +1,14 @@
 """Finds optimizers that a training function has not distributed, when it has returned."""
 
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
+from sparktrain.errors import RingError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.weight_digests import digest
 from sparktrain.training.frameworks.keras import keras_patches
@@ -41,6 +44,25 @@ class UndistributedOptimizers:
                 "not know the gang, and each member has trained for itself; what counts is the chief's alone. Compile "
                 "the model with optimizer=ctx.distribute(...)"
             )
+
+
+def watched(ring: Ring) -> Callable[[], None]:
+    """What `Keras.watch` returns."""
+    # Compare before the ring closes: an optimizer without a ring leaves each member with weights of its own, and no
+    # error shows it.
+    optimizers = UndistributedOptimizers()
+    if "keras" in sys.modules:
+        optimizers.watch()
+
+    def compare() -> None:
+        if ring.local_steps is not None and "keras" in sys.modules:
+            from sparktrain.training.frameworks.tensorflow.optimizers.local_steps import report_unaveraged
+
+            report_unaveraged(chief=not ring.rank)
+        with suppress(RingError):  # a member that is gone already does not undo the work of the others
+            optimizers.compare(ring)
+
+    return compare
 
 
 _watching: "WeakSet[UndistributedOptimizers]" = WeakSet()

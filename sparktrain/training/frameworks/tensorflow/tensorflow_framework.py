@@ -19,10 +19,18 @@ _RING_MARKS = (
 )
 
 
+# Which one a member gets depends on its place: a neighbor of the lost one in the ring sees its connection reset after
+# 0.1 s, and others miss its heartbeats after 7 s.
+_LOST = ("UnavailableError", "AbortedError", "DeadlineExceededError")
+_LOST_WORDS = ("Collective ops is aborted", "stopped sending heartbeats", "coordination service")
+_FOLDER = "sparktrain.training.frameworks.tensorflow"
+
+
 class TensorFlow(Framework):
     """See base class."""
 
     module = "tensorflow"
+    joins = (f"{_FOLDER}.horovod_names.import_hook", f"{_FOLDER}.strategies.strategy")
     values = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
     data = "sparktrain.training.frameworks.tensorflow.data.tensorflow_feeds"
 
@@ -45,6 +53,15 @@ class TensorFlow(Framework):
         if kind is None or not isinstance(error, kind):
             return False
         return any(mark in str(error) for mark in _RING_MARKS)
+
+    def is_lost_member(self, error: BaseException) -> bool:
+        """See base class. Its file systems raise the same types, which is no mistake of the function either."""
+        errors = getattr(sys.modules.get(self.module), "errors", None)
+        if errors is None:
+            return False
+        if isinstance(error, tuple(getattr(errors, name) for name in _LOST)):
+            return True
+        return isinstance(error, errors.OpError) and any(word in str(error) for word in _LOST_WORDS)
 
 
 def _limit(tensorflow: Any, mib: int) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.config.gang_spec import Backend
+from sparktrain.training.gang_join import JoinedGang
 
 _MODULE = "torch.distributed"
 _ENVIRONMENT = {
@@ -22,13 +23,13 @@ _ENVIRONMENT = {
 }
 
 
-def provide(size: int, backend: Backend) -> None:
-    """Have `init_process_group` make a group of one in a gang of `size` 1; call it before the training function.
+def connect(gang: JoinedGang, backend: Backend) -> None:
+    """Have `init_process_group` make a group of one in a gang of one member: see `Framework.joins`.
 
     Only with the backend `torch` are the variables of torchrun set from the start: libraries such as accelerate train
     in another way where they see them.
     """
-    if size > 1:
+    if gang.formation.size > 1:
         return
     if backend is Backend.TORCH:
         _set_environment()

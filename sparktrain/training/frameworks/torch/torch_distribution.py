@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.errors import SpecError
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.gang_join import JoinedGang
 
 _HOOKS: dict[str, Any] = {
     "none": None,
@@ -23,8 +23,8 @@ _DISTRIBUTED: "WeakKeyDictionary[DistributedDataParallel, _Connection]" = WeakKe
 """The models that `distribute` has returned."""
 
 
-def distribute(model: Any, ring: Ring, *, compression: str = "none") -> Any:
-    """The `DistributedDataParallel` of `model` by the process group of `ring`, with the weights of rank 0.
+def distribute(model: Any, gang: JoinedGang, *, compression: str = "none") -> Any:
+    """The `DistributedDataParallel` of `model` by the process group of the ring of `gang`, with the weights of rank 0.
 
     Without other members, or where these only mirror this one, it is `model` itself. Gradients travel in the type that
     `compression` names: "none" for their own, "fp16" or "bf16". Every member calls it with an equal model; it blocks
@@ -40,6 +40,7 @@ def distribute(model: Any, ring: Ring, *, compression: str = "none") -> Any:
             f"{_CALL} got an optimizer of PyTorch ({type(model).__name__}), which averages nothing: pass the model, "
             "and make the optimizer of the parameters of what it returns"
         )
+    ring = gang.ring
     if ring.size == 1 or ring.mirrored:
         return model
     if ring.framework != "torch":

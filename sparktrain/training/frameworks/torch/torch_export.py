@@ -14,7 +14,7 @@ from sparktrain.rundir.layout import ExportedModel
 _CALL = "ctx.export()"
 
 
-def save(model: Any, place: Path) -> ExportedModel:
+def save_torch(model: Any, place: Path) -> ExportedModel:
     """Write a module, or a program of `torch.export` or TorchScript, into the folder `place`. Blocks on the disk.
 
     Of a module it writes the `state_dict`, without pickle; of one of `DistributedDataParallel`, what that wraps.

@@ -17,6 +17,10 @@ class Torch(Framework):
     """See base class."""
 
     module = "torch"
+    joins = (
+        "sparktrain.training.frameworks.torch.horovod_torch",
+        "sparktrain.training.frameworks.torch.lone_group",
+    )
     values = "sparktrain.training.frameworks.torch.torch_values"
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
     data = "sparktrain.training.frameworks.torch.torch_feeds"

@@ -7,20 +7,10 @@ _NO_MEMORY = ("bad_alloc", "emory allocation error", "out of memory", "OutOfMemo
 
 
 class XGBoost(Framework):
-    """See base class. It has no global generator: `seed` is a parameter of a training."""
+    """See base class. `seed` is a parameter of a training, and it takes GPU memory as it needs it, without a limit."""
 
     module = "xgboost"
-
-    def seed(self, value: int) -> None:
-        """See base class."""
-
-    def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
-        """See base class. It takes memory as it needs it, and has no limit to set."""
 
     def is_out_of_memory(self, error: BaseException) -> bool:
         """See base class."""
         return type(error).__name__ == "XGBoostError" and any(mark in str(error) for mark in _NO_MEMORY)
-
-    def is_broken_collective(self, error: BaseException) -> bool:
-        """See base class."""
-        return False

@@ -11,6 +11,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import ALONE, Formation, MemberAddress
+from sparktrain.training.collectives.ring_errors import is_loss
 from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
 
 
@@ -32,26 +33,25 @@ def held() -> Iterator[socket.socket]:
 
 
 def test_tf_config_names_the_cluster_without_its_evaluator() -> None:
-    config = json.loads(tf_cluster.tf_config(formation(2, workers=2, ps=1, evaluator=True)))
+    config = json.loads(formation(2, workers=2, ps=1, evaluator=True).tf_config())
     assert config["cluster"] == {"chief": ["127.0.0.1:1"], "worker": ["127.0.0.1:2"], "ps": ["127.0.0.1:3"]}
     assert config["task"] == {"type": "ps", "index": 0}
 
 
 def test_tf_config_of_the_evaluator_has_the_cluster_that_it_watches() -> None:
-    config = json.loads(tf_cluster.tf_config(formation(1, workers=1, evaluator=True)))
+    config = json.loads(formation(1, workers=1, evaluator=True).tf_config())
     assert config["cluster"] == {"chief": ["127.0.0.1:1"]}
     assert config["task"] == {"type": "evaluator", "index": 0}
 
 
 def test_tf_config_of_one_who_is_alone_has_no_cluster() -> None:
-    assert json.loads(tf_cluster.tf_config(ALONE)) == {}
+    assert json.loads(ALONE.tf_config()) == {}
 
 
 def test_workers_are_servers_only_beside_parameter_servers() -> None:
     served, mirrored = formation(workers=2, ps=1, evaluator=True), formation(workers=2)
-    assert [tf_cluster.is_server(Formation(rank, served.places)) for rank in range(4)] == [False, True, True, False]
-    assert [tf_cluster.is_server(Formation(rank, mirrored.places)) for rank in range(2)] == [False, False]
-    assert not tf_cluster.serve_if_server(mirrored, lambda: None)
+    assert [Formation(rank, served.places).is_server for rank in range(4)] == [False, True, True, False]
+    assert [Formation(rank, mirrored.places).is_server for rank in range(2)] == [False, False]
 
 
 def test_a_port_is_kept_until_the_server_has_it(held: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,4 +84,4 @@ def test_members_that_listen_have_come_and_the_others_are_named(held: socket.soc
 
 
 def test_an_error_that_is_not_of_tensorflow_is_not_of_its_cluster() -> None:
-    assert not tf_cluster.is_cluster_error(ValueError("UnavailableError"))
+    assert not is_loss(ValueError("UnavailableError"))

@@ -40,7 +40,7 @@ class _Current:
     trial: "TrainContext | None" = None
 
 
-def install() -> None:
+def prepare(*_: object) -> None:
     """Have later imports in this process give the names, and replace modules that are loaded. Call it once."""
     _hook().install()
     _replace_loaded()
@@ -57,7 +57,7 @@ def _replace_loaded() -> None:
 
 @contextmanager
 def installed() -> Iterator[None]:
-    """Give the names within this context, as `install` does; Horovod's own modules are back after it."""
+    """Give the names within this context, as `prepare` does; Horovod's own modules are back after it."""
     horovod_modules = {name: sys.modules[name] for name in _REPLACEMENTS if name in sys.modules}
     try:
         with _hook().installed():

@@ -1,6 +1,8 @@
 """The ring of a gang without one: its members meet at their parameter servers, and none waits for all others."""
 
+from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.ring import LocalRing
+from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
 
 
@@ -15,3 +17,11 @@ class PsRing(LocalRing):
         """See base class."""
         if self.ps_model is not None:
             self.ps_model.close()
+
+
+def join(joining: Joining) -> PsRing:
+    """The ring of a member that meets the others at their parameter servers alone."""
+    formation = joining.formation
+    places = LivePlaces(formation, joining.exchange.moved)
+    ps_model = PsModel(places, joining.servers, joining.incarnation, slow_s=joining.operation_s)
+    return PsRing(formation.rank, ps_model)

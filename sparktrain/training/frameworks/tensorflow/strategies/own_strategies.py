@@ -6,7 +6,7 @@ MultiWorkerMirroredStrategy, ParameterServerStrategy and Server. Imports TensorF
 
 import functools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import (
@@ -16,13 +16,12 @@ from tensorflow.python.distribute.collective_all_reduce_strategy import (
 from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterServerStrategyV2
 from tensorflow.python.eager import context
 
-from sparktrain.base.clock import Clock
+from sparktrain.base.clock import SystemClock
 from sparktrain.config.gang_spec import Backend
 from sparktrain.errors import StrategyError
-from sparktrain.state.topology import Formation
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster, tf_start
-from sparktrain.training.source_homes import Homes
+from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang
 from sparktrain.training.user_lines import named_use
 
 _MIRRORED = "tf.distribute.MultiWorkerMirroredStrategy()"
@@ -31,40 +30,21 @@ _MUST_MAKE = "every member that trains must make the strategy, and soon after th
 _MUST_SERVE = "it should serve the chief: see its log"
 
 
-class ConnectedGang(Protocol):
-    """What the classes need of the gang of this process."""
-
-    formation: Formation
-    release_port: Callable[[], None]
-
-    @property
-    def connected(self) -> bool:
-        """Whether a ring connects the members already."""
-        ...
-
-    def trained_by(self, strategy: str) -> None:
-        """Note that `strategy` trains, in place of the ring. Raises StrategyError when the ring trains already."""
-        ...
-
-
-def install(gang: ConnectedGang, backend: Backend, homes: Homes, timeout_s: float, clock: Clock) -> None:
+def install(gang: JoinedGang, backend: Backend) -> None:
     """Have strategies that this process makes connect `gang`, or refuse to. Call it once."""
-    strategies = _OwnStrategies(gang, backend, homes, timeout_s, clock)
+    strategies = _OwnStrategies(gang, backend)
     replace(CollectiveAllReduceStrategy, "__init__", strategies.mirrored)
     replace(ParameterServerStrategyV2, "__init__", strategies.served)
     replace(tf.distribute.Server, "__init__", strategies.server)
-    tf_start.watch(homes)
+    tf_start.watch(gang.homes)
 
 
 class _OwnStrategies:
     """Makes the new `__init__` of each class."""
 
-    def __init__(self, gang: ConnectedGang, backend: Backend, homes: Homes, timeout_s: float, clock: Clock) -> None:
+    def __init__(self, gang: JoinedGang, backend: Backend) -> None:
         self._gang = gang
         self._backend = backend
-        self._homes = homes
-        self._timeout_s = timeout_s
-        self._clock = clock
 
     def mirrored(self, plain: Callable[..., None]) -> Callable[..., None]:
         """Of MultiWorkerMirroredStrategy: use the server of the ring where there is one, else connect the members."""
@@ -97,7 +77,7 @@ class _OwnStrategies:
                 plain(strategy, *args, **kwargs)
                 return
             line = self._check_backend(_SERVED)
-            if not tf_cluster.has_ps(self._gang.formation):
+            if not self._gang.formation.has_ps:
                 raise StrategyError(f"{line} in a gang without parameter servers: pass ps=1, or more, and workers=2")
             self._connect(line, _MUST_SERVE, lambda: plain(strategy, *args, **kwargs))
             from sparktrain.training.frameworks.tensorflow.strategies import workarounds
@@ -121,7 +101,7 @@ class _OwnStrategies:
 
     def _check_backend(self, use: str) -> str:
         """The strategy with the user's line. Raises StrategyError where TF_CONFIG describes no gang."""
-        line = named_use(use, self._homes)
+        line = named_use(use, self._gang.homes)
         if self._backend is not Backend.TENSORFLOW:
             raise StrategyError(
                 f"{line} in a gang with backend {self._backend.value!r}: strategies connect gangs with backend "
@@ -138,7 +118,7 @@ class _OwnStrategies:
                 "model, a dataset or a tensor"
             )
         with tf_cluster.port_kept(gang.formation.mine, gang.release_port):
-            tf_cluster.await_members(gang.formation, self._timeout_s, why, self._clock)
+            tf_cluster.await_members(gang.formation, RING_TIMEOUT_S, why, SystemClock())
             make()
 
 

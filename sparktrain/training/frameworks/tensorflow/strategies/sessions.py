@@ -1,9 +1,9 @@
 """Sessions of TensorFlow 1 in a gang in which each member builds a graph of its own (between-graph replication).
 
-`install` changes how sessions start: workers look for the chief's variables each second, not each 30; a parameter
-server that does not come, or a chief that does not initialise the variables, is an error with a deadline; and the chief
-initialises them from the gang's newest checkpoint. `MonitoredTrainingSession` also reports steps, so that a hang is
-detected, and the chief saves checkpoints to the run directory. Imports TensorFlow.
+`install_sessions` changes how sessions start: workers look for the chief's variables each second, not each 30; a
+parameter server that does not come, or a chief that does not initialise the variables, is an error with a deadline; and
+the chief initialises them from the gang's newest checkpoint. `MonitoredTrainingSession` also reports steps, so that a
+hang is detected, and the chief saves checkpoints to the run directory. Imports TensorFlow.
 """
 
 import functools
@@ -71,9 +71,9 @@ class SessionMember:
     clock: Clock
 
 
-def install(member: SessionMember) -> None:
-    """Have sessions of this process train as a gang does. Call it once, before the program runs."""
-    sessions = _Sessions(member)
+def install_sessions(**member: Any) -> None:
+    """Have sessions of this process train as a gang does, with the fields of a `SessionMember`. Call it once."""
+    sessions = _Sessions(SessionMember(**member))
     replace(tf.distribute.Server, "__init__", sessions.started)
     replace(tf.distribute.Server, "join", sessions.joined)
     replace(SessionManager, "__init__", sessions.managed)

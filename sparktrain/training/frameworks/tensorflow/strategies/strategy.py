@@ -1,5 +1,6 @@
 """Implements `ctx.strategy`: TensorFlow's strategies for a member of a gang, or an error that explains why not."""
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
 from sparktrain.state.topology import Formation
 from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
+from sparktrain.training.gang_join import JoinedGang
 from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
@@ -43,6 +45,15 @@ _MUST_CALL = "every member that trains must call ctx.strategy(), and soon after 
 _MUST_SERVE = "it should serve the chief: see its log"
 # TensorFlow raises RuntimeError and ValueError for this, as for much else: only the texts differ.
 _TOO_LATE = ("program startup", "already configured", "after being initialized")
+
+
+def connect(gang: JoinedGang, backend: Backend) -> None:
+    """Have strategies that the function makes by itself connect `gang`: see `Framework.joins`."""
+    by_servers = backend in (Backend.NONE, Backend.PARAMETER_SERVER)
+    if gang.formation.size > 1 and not by_servers and "tensorflow" in sys.modules:  # the backend has imported it
+        from sparktrain.training.frameworks.tensorflow.strategies import own_strategies
+
+        own_strategies.install(gang, backend)
 
 
 class Strategies:
@@ -111,9 +122,9 @@ class Strategies:
     def _default(self) -> str:
         if self._formation.role is Role.EVALUATOR:
             return DEFAULT
-        if tf_cluster.has_ps(self._formation):
+        if self._formation.has_ps:
             return PARAMETER_SERVER
-        return MULTI_WORKER if tf_cluster.trainers(self._formation) > 1 else DEFAULT
+        return MULTI_WORKER if self._formation.trainers > 1 else DEFAULT
 
     def _check_gang(self, kind: str) -> None:
         gang = self._formation
@@ -131,23 +142,23 @@ class Strategies:
             )
         if kind == PARAMETER_SERVER:
             self._check_servers(call)
-        elif tf_cluster.has_ps(gang) and gang.role is not Role.EVALUATOR:
+        elif gang.has_ps and gang.role is not Role.EVALUATOR:
             raise StrategyError(
                 f"{call} in a gang with parameter servers: all members but the chief are servers, and take part in "
                 "'parameter_server' alone; use that, or ps=0"
             )
-        elif kind != MULTI_WORKER and gang.role is not Role.EVALUATOR and (k := tf_cluster.trainers(gang)) > 1:
+        elif kind != MULTI_WORKER and gang.role is not Role.EVALUATOR and (k := gang.trainers) > 1:
             raise StrategyError(
                 f"{call} connects the devices of one member, and {k} members train: they would train {k} separate "
                 "models; use 'multi_worker_mirrored', which takes all devices of all members, or workers=1"
             )
 
     def _check_servers(self, call: str) -> None:
-        if not tf_cluster.has_ps(self._formation):
+        if not self._formation.has_ps:
             raise StrategyError(
                 f"{call} in a gang without parameter servers: pass ps=1, or more, and workers=2, or more"
             )
-        if tf_cluster.trainers(self._formation) < 2:
+        if self._formation.trainers < 2:
             raise StrategyError(
                 f"{call} in a gang with the chief as its only worker, which computes nothing: pass workers=2"
             )
@@ -179,7 +190,7 @@ class Strategies:
         on_ring = kind == MULTI_WORKER and self._ring_connects()
         if kind == MULTI_WORKER and tf_start.initialized() and not on_ring:
             raise self._too_late(kind)  # before it waits for the others, which may fail for the same reason
-        environment = tf_cluster.tf_config(self._formation)
+        environment = self._formation.tf_config()
         make: Callable[..., Any]
         make = builders.multi_worker if kind == MULTI_WORKER else builders.parameter_server
         if alone or on_ring:

@@ -1,79 +1,38 @@
-"""TensorFlow's cluster for a gang with backend "tensorflow": TF_CONFIG, servers, and errors of lost members."""
+"""TensorFlow's cluster for a gang with backend "tensorflow": servers, their ports, and members that do not come."""
 
-import json
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from sparktrain.base.clock import Clock, pause
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.training.collectives.ring_errors import causes
 
 _PROBE_S = 0.05
 _PROBE_TIMEOUT_S = 0.5
 _REUSE_PORT = "TF_GRPC_REUSE_PORT"
 _NO_SERVER = "Could not start gRPC server"
-# Which one a member gets depends on its place: a neighbor of the lost one in the ring sees its connection reset after
-# 0.1 s, and others miss its heartbeats after 7 s.
-_LOST = ("UnavailableError", "AbortedError", "DeadlineExceededError")
-_LOST_WORDS = ("Collective ops is aborted", "stopped sending heartbeats", "coordination service")
 
 
-def cluster_spec(formation: Formation) -> dict[str, list[str]]:
-    """The `host:port` of the members by role, in TensorFlow's format, without evaluators, which only watch."""
-    return {role: addresses for role, addresses in formation.cluster().items() if role != Role.EVALUATOR}
-
-
-def tf_config(formation: Formation) -> str:
-    """TF_CONFIG of this member, as JSON; without a cluster for a single member."""
-    if formation.size == 1:
-        return "{}"
-    task = {"type": formation.role.value, "index": formation.index}
-    return json.dumps({"cluster": cluster_spec(formation), "task": task, "rpc_layer": "grpc"})
-
-
-def trainers(formation: Formation) -> int:
-    """Members that run the training function in order to train: all but parameter servers and evaluators."""
-    return sum(place.role in (Role.CHIEF, Role.WORKER) for place in formation.places)
-
-
-def has_ps(formation: Formation) -> bool:
-    """Whether the gang has parameter servers, and its other workers are servers too."""
-    return any(place.role is Role.PS for place in formation.places)
-
-
-def is_server(formation: Formation) -> bool:
-    """Whether this member serves its chief, and so never enters the training function."""
-    return formation.role is Role.PS or (formation.role is Role.WORKER and has_ps(formation))
-
-
-def serve_if_server(formation: Formation, release_port: Callable[[], None]) -> bool:
-    """Run a server of TensorFlow until this process ends; returns False at once for a member that is not a server.
+def serve_cluster(formation: Formation, release_port: Callable[[], None]) -> NoReturn:
+    """Run a server of TensorFlow until this process ends, for a member that `is_server`.
 
     Blocks in native code for the life of the process, even after the loss of the chief: its parent ends it by SIGTERM.
     Call it in the main thread, before any op. Raises FormError when the port is taken.
     """
-    if not is_server(formation):
-        return False
-    _serve(formation, release_port)
-
-
-def _serve(formation: Formation, release_port: Callable[[], None]) -> NoReturn:
     import tensorflow as tf
 
     config = tf.compat.v1.ConfigProto()
     # A worker that waits for a parameter server holds a thread: with fewer threads than workers all could block.
-    config.inter_op_parallelism_threads = max(os.cpu_count() or 1, trainers(formation) + 1)
+    config.inter_op_parallelism_threads = max(os.cpu_count() or 1, formation.trainers + 1)
     if formation.role is Role.PS:
         config.device_count["GPU"] = 0  # it keeps variables in memory: GPUs are for workers
     with port_kept(formation.mine, release_port):
         server = tf.distribute.Server(
-            tf.train.ClusterSpec(cluster_spec(formation)),
+            tf.train.ClusterSpec(formation.cluster_spec()),
             job_name=formation.role.value,
             task_index=formation.index,
             protocol="grpc",
@@ -110,22 +69,6 @@ def port_kept(place: MemberAddress, release_port: Callable[[], None]) -> Iterato
 def port_is_kept() -> bool:
     """Whether this process is in a context of `port_kept`."""
     return _REUSE_PORT in os.environ
-
-
-def is_cluster_error(error: BaseException) -> bool:
-    """Whether `error` shows the loss of another member of TensorFlow's cluster, not a mistake in the function.
-
-    The loss may be a cause of it: behind an error of the user, or an aborted closure of a coordinator. TensorFlow
-    raises the same types for a file system that it cannot reach, which is no mistake of the function either.
-    """
-    errors = getattr(sys.modules.get("tensorflow"), "errors", None)
-    return errors is not None and any(_is_lost(cause, errors) for cause in causes(error))
-
-
-def _is_lost(error: BaseException, errors: Any) -> bool:
-    if isinstance(error, tuple(getattr(errors, name) for name in _LOST)):
-        return True
-    return isinstance(error, errors.OpError) and any(word in str(error) for word in _LOST_WORDS)
 
 
 def await_members(formation: Formation, timeout_s: float, why: str, clock: Clock) -> None:
