@@ -17,6 +17,8 @@ from scripts.house import (
     circles,
     files_with,
     frames_from,
+    importers,
+    is_callable,
     is_parallel,
     is_placeholder,
     measure,
@@ -66,6 +68,31 @@ def test_placeholders_are_whole_words(name: str, placeholder: bool) -> None:
 def test_parallel_assignments(source: str, parallel: bool) -> None:
     [statement] = ast.parse(source).body
     assert is_parallel(statement) is parallel
+
+
+@pytest.mark.parametrize(
+    ("source", "annotated"),
+    [
+        ("def run(then: Callable[[], None] | None): pass", 1),
+        ("then: list[Callable[[], None]] = []", 1),
+        ("def run(count: int, *, name) -> Callable[[], None]: pass", 0),
+        ("Join = Callable[[], None]", 0),
+    ],
+)
+def test_callables_of_parameters_and_fields(source: str, annotated: int) -> None:
+    assert sum(map(is_callable, ast.walk(ast.parse(source)))) == annotated
+
+
+def test_inherited_docstrings_and_messages_of_membership() -> None:
+    figures = measure(['class Healed(Message):\n    """See base class."""\n', 'class Healing:\n    """See it."""\n'])
+    assert (figures["inherited"], figures["membership"]) == (1, 1)
+
+
+def test_importers_are_outside_of_their_subject() -> None:
+    graph = ImportGraph()
+    for importer, module in [("a", "b.c"), ("b.d", "b.c"), ("e", "bc"), ("f", "g"), ("h", "a")]:
+        graph.add_import(importer=f"{PACKAGE}.{importer}", imported=f"{PACKAGE}.{module}")
+    assert importers(graph, ("b", "g", "absent")) == {f"{PACKAGE}.a", f"{PACKAGE}.f"}
 
 
 def test_fields_and_protocols_of_classes() -> None:
