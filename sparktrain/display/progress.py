@@ -8,7 +8,7 @@ from msgspec import Struct
 from sparktrain.base.ids import TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.state.gangs.stragglers import SlowMember, StepTimes
+from sparktrain.state.gangs.step_times import SlowMember, StepTimes
 from sparktrain.state.outcome import Restart
 
 

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from sparktrain.runs.listing.run_list import ListedRun
 from sparktrain.runs.results_json import json_value, trial_json
 from sparktrain.runs.view import RunView, TrialView
-from sparktrain.state.gangs.stragglers import GangTimes
+from sparktrain.state.gangs.step_times import GangTimes
 from sparktrain.state.trial import TrialStatus
 
 VERSION = 1

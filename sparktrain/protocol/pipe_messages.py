@@ -25,7 +25,7 @@ from sparktrain.state.agent_messages import (
     RingBroken,
     RingJoined,
 )
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
 

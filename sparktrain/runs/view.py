@@ -20,7 +20,7 @@ from sparktrain.runs.trial_result import TrialResult, result_of
 from sparktrain.state import records as fact
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.ending import Ending
-from sparktrain.state.gangs.stragglers import GangTimes
+from sparktrain.state.gangs.step_times import GangTimes
 from sparktrain.state.outcome import Report
 from sparktrain.state.recovery import folded
 from sparktrain.state.sweep import Sweep

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from sparktrain.base.ids import Member, Rank, RunId
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import StoredPart
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.message import Large, Message, Small
 from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress

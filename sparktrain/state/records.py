@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.gangs.stragglers import GangTimes
+from sparktrain.state.gangs.step_times import GangTimes
 from sparktrain.state.outcome import Failure, Outcome, Report, Restart
 from sparktrain.state.trial import TrialStatus
 

@@ -18,7 +18,7 @@ from sparktrain.state.ending import Ending, Stop
 from sparktrain.state.events import QuestionAnswered, RunLimits, Suggested
 from sparktrain.state.failure_limits import Failures
 from sparktrain.state.gangs.gang import Gang
-from sparktrain.state.gangs.stragglers import LOOKED_STEPS, GangTimes, SlowMember
+from sparktrain.state.gangs.step_times import LOOKED_STEPS, GangTimes, SlowMember
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
 from sparktrain.state.losses.absence import Absence

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.state.checkpoint_history import Checkpoint, CheckpointHistory
-from sparktrain.state.gangs.stragglers import GangTimes
+from sparktrain.state.gangs.step_times import GangTimes
 from sparktrain.state.outcome import PLANNED, Failure, Outcome, Report, Restart
 from sparktrain.state.restart_history import RestartHistory
 from sparktrain.state.transitions import check_move

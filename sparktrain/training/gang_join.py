@@ -13,7 +13,7 @@ from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
 from sparktrain.errors import FormError, RingError, StrategyError
 from sparktrain.protocol.pipe_messages import Assignment
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
 from sparktrain.training.agent_pipe import AgentWire

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.base.clock import Clock, SystemClock
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.training.gpu_clocks import GpuClocks
 
 _READINGS = 64

@@ -85,7 +85,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import Shard, StoredPart
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
 from sparktrain.state.topology import MemberAddress

@@ -12,7 +12,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.base.threads import spawn
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
-from sparktrain.state.gangs.stragglers import SlowCause
+from sparktrain.state.gangs.step_times import SlowCause
 from tests.support.processes import wait_until
 from tests.training import step_programs
 from tests.training.step_programs import SLOWER_S, STEPS

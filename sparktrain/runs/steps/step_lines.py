@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 
 from sparktrain.base import formatting
-from sparktrain.state.gangs.stragglers import (
-    GangTimes,
-    SlowCause,
-    SlowMember,
-    StepTimes,
-    lossy_members,
-)
+from sparktrain.state.gangs.step_times import GangTimes, SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.stragglers import lossy_members
 
 _SHOWN = 16
 """The most members with a line of their own."""

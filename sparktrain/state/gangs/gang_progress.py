@@ -3,7 +3,8 @@
 from msgspec import Struct
 
 from sparktrain.base.ids import Rank
-from sparktrain.state.gangs.stragglers import SlowMember, StepTimes, slow_member
+from sparktrain.state.gangs.step_times import SlowMember, StepTimes
+from sparktrain.state.gangs.stragglers import slow_member
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Outcome
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sparktrain.base import clock
 from sparktrain.rundir.step_file import StepFile
-from sparktrain.state.gangs.stragglers import LOOKED_STEPS, StepTimes
+from sparktrain.state.gangs.step_times import LOOKED_STEPS, StepTimes
 
 CALLS = 1024
 """Collectives in the buffer."""

@@ -8,7 +8,7 @@ import pytest
 from sparktrain import cli
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.rundir.step_file import StepFile, encoded
-from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.step_times import GangTimes, SlowCause, SlowMember, StepTimes
 from sparktrain.state.records import StepsTimed
 from tests.unit.display.test_top_screen import NOW, TopScreen, drawn
 from tests.unit.driver.stored import ScriptedRun, looked_at

@@ -12,7 +12,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.display.gang_view import Lag, lag_of, member_lines, shown, straggler
 from sparktrain.display.progress import MemberLine, MemberState, Progress, RunningTrial
 from sparktrain.display.sweep_view import Screen, status_line, summary
-from sparktrain.state.gangs.stragglers import SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.step_times import SlowCause, SlowMember, StepTimes
 from sparktrain.state.outcome import FailureKind, Restart
 from tests.unit.display.test_sweep_view import drawn
 

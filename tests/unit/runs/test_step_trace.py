@@ -9,7 +9,7 @@ from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.step_file import StepFile, decoded, encoded
 from sparktrain.runs.steps.step_lines import step_lines, step_time
 from sparktrain.runs.steps.step_trace import same_steps, trace_of
-from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.step_times import GangTimes, SlowCause, SlowMember, StepTimes
 
 MS = 1_000_000
 HOSTS = ("host-a", "host-b")

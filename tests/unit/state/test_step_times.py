@@ -4,7 +4,7 @@ import pytest
 
 from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.records import StepsTimed
 from sparktrain.state.recovery import compacted, folded
 from sparktrain.state.sweep import TIMES_INTERVAL_S

@@ -5,14 +5,8 @@ import random
 import pytest
 
 from sparktrain.base.ids import Rank
-from sparktrain.state.gangs.stragglers import (
-    LOOKED_STEPS,
-    SlowCause,
-    SlowMember,
-    StepTimes,
-    lossy_members,
-    slow_member,
-)
+from sparktrain.state.gangs.step_times import LOOKED_STEPS, SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.stragglers import lossy_members, slow_member
 from sparktrain.training.collectives.step_notes import StepNotes
 
 STEP_NS = 100_000_000

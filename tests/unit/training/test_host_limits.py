@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.state.gangs.stragglers import StepTimes
+from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.training.host_limits import HostLimits
 from tests.unit.clocks import InstantClock
 

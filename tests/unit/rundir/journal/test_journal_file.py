@@ -27,7 +27,7 @@ from sparktrain.rundir.journal.journal_file import (
     encode,
 )
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.gangs.stragglers import GangTimes, SlowCause, SlowMember, StepTimes
+from sparktrain.state.gangs.step_times import GangTimes, SlowCause, SlowMember, StepTimes
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Report, Restart, RestartHow
 from sparktrain.state.records import (
     AnyRecord,
