@@ -8,6 +8,7 @@ from typing import Any
 import cloudpickle
 import pytest
 
+import sparktrain as st
 from sparktrain.base import process_tree
 from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process import harness
@@ -44,6 +45,14 @@ async def zygote(tmp_path: Path, mark: str) -> AsyncIterator[ZygoteProcess]:
 def bench(zygote: ZygoteProcess, tmp_path: Path) -> Bench:
     """Runs trials in children of the zygote."""
     return Bench(zygote, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def pool(request: pytest.FixtureRequest) -> Iterator[st.Pool]:
+    """The warm agents of a file, which names as AGENTS how many, and what they import: no test measures their start."""
+    slots, *preload = request.module.AGENTS
+    with st.pool(st.local(slots=slots), preload=preload) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """Real sweeps of boosting libraries: rules stop trials, and a killed one resumes from its checkpoint."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,8 @@ from tests.support.boosted import DEATH, METRIC, ROUNDS, SLOW, USES, boost, boos
 LIBRARIES = pytest.mark.parametrize("use", [name for name in USES if "-" not in name])
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """One warm agent: trials come one after the other, so that their order is known."""
-    with st.pool(st.local(slots=1), preload=["pandas", "sklearn.base", "scipy.sparse"]) as pool:
-        yield pool
+AGENTS = 1, "pandas", "sklearn.base", "scipy.sparse"
+"""One warm agent: trials come one after the other, so that their order is known."""
 
 
 def rounds(trial: st.TrialResult, generation: int) -> list[int]:

@@ -4,7 +4,6 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +65,8 @@ class Recorder(st.Callback):
         return [each for found, each in self.seen if found == kind]
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """One warm agent."""
-    with st.pool(st.local(slots=1), preload=[]) as pool:
-        yield pool
+AGENTS = (1,)
+"""One warm agent."""
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Gangs of JAX on the local engine: programs for several processes, the ring of `ctx`, and what a loss does."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,8 @@ EQUAL = 1e-6
 """How far a float may be from that of one process: the members' sums have another order."""
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two agents on this machine."""
-    with st.pool(st.local(slots=2), preload=["jax"]) as opened:
-        yield opened
+AGENTS = 2, "jax"
+"""Two agents on this machine."""
 
 
 def run(pool: st.Pool, folder: Path, function: Any, /, **params: Any) -> st.RunResult:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,8 @@ PART_NAMES = {
 NEVER = 10**6
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two agents on this machine, with Keras on JAX."""
-    with st.pool(st.local(slots=2), preload=["jax"]) as opened:
-        yield opened
+AGENTS = 2, "jax"
+"""Two agents on this machine, with Keras on JAX."""
 
 
 def run(

@@ -1,7 +1,6 @@
 """Sweeps with repeats and folds on this machine, and by the command line."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,8 @@ def noted(x: float, folder: str, ctx: Any) -> dict[str, float]:
     return {"y": x + ctx.fold / 100 + ctx.repeat / 1000}
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """One warm agent: trials come one after the other."""
-    with st.pool(st.local(slots=1), preload=[]) as pool:
-        yield pool
+AGENTS = (1,)
+"""One warm agent: trials come one after the other."""
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """Sweeps that sample, on this machine: samplers of Optuna and of a user, resumed and stopped."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,8 @@ def line(x: float) -> dict[str, float]:
     return {"y": x}
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """One warm agent: trials come one after the other."""
-    with st.pool(st.local(slots=1), preload=[]) as pool:
-        yield pool
+AGENTS = (1,)
+"""One warm agent: trials come one after the other."""
 
 
 @pytest.fixture

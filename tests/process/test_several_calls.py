@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +23,8 @@ ALSO = pytest.mark.all(
 )
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two warm agents for the calls of this file."""
-    with st.pool(st.local(slots=2), preload=["numpy"]) as opened:
-        yield opened
+AGENTS = 2, "numpy"
+"""Two warm agents for the calls of this file."""
 
 
 def square(x: int) -> dict[str, float]:

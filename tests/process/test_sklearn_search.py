@@ -39,11 +39,8 @@ PROGRAM = "tests.support.sklearn_driver"
 IRIS: Any = load_iris(return_X_y=True)
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two warm agents for all tests of the file: no test measures their start."""
-    with st.pool(st.local(slots=2), preload=["sklearn", "pyarrow"]) as pool:
-        yield pool
+AGENTS = 2, "sklearn", "pyarrow"
+"""Two warm agents for all tests of the file: no test measures their start."""
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,8 @@ def learn(x: float, units: int, epochs: int) -> dict[str, float]:
     return {"loss": (x - 3) ** 2 + units}
 
 
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st.Pool]:
-    """One warm agent: trials come one after the other, so that a sweep is reproducible."""
-    with st.pool(st.local(slots=1), preload=["numpy"]) as pool:
-        yield pool
+AGENTS = 1, "numpy"
+"""One warm agent: trials come one after the other, so that a sweep is reproducible."""
 
 
 def cases(result: st.SweepResult) -> list[dict[str, Any]]:
