@@ -10,6 +10,7 @@ from pathlib import Path
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_M_ARENA_MAX = -8
 _VMSTAT = Path("/proc/vmstat")
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -20,12 +21,18 @@ def inherit_orphans(inherit: bool = True) -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, int(inherit))
 
 
-def die_with_parent(signum: signal.Signals, parent: int) -> None:
+def limit_arenas(count: int) -> None:
+    """Have glibc allocate from at most `count` arenas, as with MALLOC_ARENA_MAX at the start of this process."""
+    with suppress(AttributeError):  # another libc
+        _LIBC.mallopt(_M_ARENA_MAX, count)
+
+
+def die_with_parent(signum: int, parent: int) -> None:
     """Get `signum` when the parent's thread that started this process ends; end now if `parent` is gone already.
 
-    Raises OSError.
+    0 ends that. Raises OSError.
     """
-    _prctl(_PR_SET_PDEATHSIG, int(signum))
+    _prctl(_PR_SET_PDEATHSIG, signum)
     if os.getppid() != parent:
         os._exit(0)
 

@@ -423,7 +423,8 @@ class AgentPool:
     def _ticket(self, batch: int) -> AgentTicket:
         assert self._certificates is not None
         times = self._times.connect_s, self.engine.refused_s()
-        return AgentTicket(self._id, self._hosts, self._port, self._certificates.agent, *times, batch)
+        agent = self._certificates.agent
+        return AgentTicket(self._id, self._hosts, self._port, agent, *times, batch, preload=self.preload)
 
     def _resubmit(self, slot: int) -> AgentBatch | None:
         """Resubmit one slot with an agent that has ended, while its job continues."""

@@ -27,7 +27,6 @@ from pathlib import Path
 from sparktrain.base.backoff import Backoff
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.ids import AgentId, Member, RunId
-from sparktrain.base.threads import spawn
 from sparktrain.errors import BugError, InfraError, ProtocolError
 from sparktrain.executor.cluster_dialer import ClusterDialer
 from sparktrain.executor.code import keep
@@ -40,7 +39,7 @@ from sparktrain.executor.message_limits import fitting
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.workbench import Workbench
-from sparktrain.executor.zygote_process import ZygoteLostError, resource_limits, scratch_root
+from sparktrain.executor.zygote_process import ZygoteLostError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.grpc import GrpcDialer
 from sparktrain.protocol.ticket import AgentTicket
@@ -48,7 +47,7 @@ from sparktrain.protocol.transport import Dialer, Link, LinkClosedError, Unreach
 from sparktrain.state.liveness import Lease
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
 from sparktrain.store.hadoop.token_file import TokenFile
-from sparktrain.store.held_folders import held, tidy
+from sparktrain.store.held_folders import HeldFolder
 
 ATTEMPT_S = 15.0
 """How long one attempt to reach the coordinator again may take."""
@@ -68,17 +67,13 @@ class UnfitError(InfraError, RuntimeError):
     """The agent's host prevents it from working, such as with a full disk."""
 
 
-def attend(place: Placement, ticket: AgentTicket) -> tuple[str, bool]:
-    """Run the agent at `place` until the pool closes. Blocks, in the main thread; returns why it ended, and whether it
-    joined. After a notice that this process will be gone, it does not return: the process ends by a signal."""
-    root = scratch_root()
-    spawn(lambda: tidy(root))
-    with held("agent-held", root) as scratch, shared_memory() as memory, closing(TokenFile(scratch)) as tokens:
-        warm = WarmZygote(scratch, sys.path, resource_limits(place.cpus), SystemClock())
-        # Fork before any channel of gRPC exists in this process: its threads do not come along.
-        warm.start()
+def attend(place: Placement, ticket: AgentTicket, warm: WarmZygote, folder: HeldFolder) -> tuple[str, bool]:
+    """Run the agent at `place` until the pool closes, with a zygote that has `started` in `folder`. Blocks, in the main
+    thread; returns why it ended, and whether it joined. After a notice that this process will be gone, it does not
+    return: the process ends by a signal."""
+    with closing(folder), shared_memory() as memory, closing(TokenFile(warm.scratch)) as tokens:
         departure = Departure(SystemClock(), place.jvm)
-        coordinator = CoordinatorProcess(scratch / "coordinator")
+        coordinator = CoordinatorProcess(warm.scratch / "coordinator")
         dialer = _dialer_of(place, ticket, tokens, coordinator)
         attendance = Attendance(place, ticket, warm, tokens, dialer, memory=memory, departure=departure)
         try:

@@ -15,9 +15,11 @@ def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterat
     """Run one agent until the pool closes; the partition's only row is the slot. A trial's failure raises nothing."""
     from sparktrain.executor.agent import attend  # the driver pickles this module without the agent
     from sparktrain.executor.spark_task import placement
+    from sparktrain.executor.warm_zygote import started
 
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
-    reason, reached = attend(placement(slot, ticket), ticket)
+    place = placement(slot, ticket)
+    reason, reached = attend(place, ticket, *started(place.cpus))
     yield pa.RecordBatch.from_pydict({"slot": [slot], "reason": [reason], "reached": [reached]})
 
 

@@ -1,25 +1,29 @@
-"""The nursery of a local run: imports what agents need once, forks an agent for each slot, and reports their ends.
+"""The nursery of a local run: imports once what zygotes import, forks an agent for each slot, and reports their ends.
 
-It runs as `python -m sparktrain.executor.nursery DRIVER_PID` with a socket as stdin. It has one thread and no gRPC
-object of its own, so that a fork of it is as good as a fresh process. It ends with its driver, however the driver ends,
-and its agents end with it.
+It runs as `python -m sparktrain.executor.nursery DRIVER_PID` with a socket as stdin. It has one thread and runs no op,
+so that a fork of it is as good as a fresh process that has imported the same: an agent, which forks its zygote before
+it imports gRPC. It ends with its driver, however the driver ends, and its agents end with it. While it imports, which
+may take minutes, the kernel ends it with the driver's thread that waits for it.
 """
 
+import importlib
 import os
 import select
 import signal
 import socket
 import sys
 import traceback
+import warnings
 from contextlib import suppress
 from typing import NoReturn
 
 import msgspec
 
-from sparktrain.base import process_tree
+from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.base.clock import Clock, SystemClock, pause
-from sparktrain.executor.agent import attend
 from sparktrain.executor.spark_task import local_placement
+from sparktrain.executor.warm_zygote import started
+from sparktrain.executor.zygote_process import resource_limits
 from sparktrain.protocol import nursery_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 
@@ -28,7 +32,9 @@ PARENT_S = 1.0
 LEAVE_S = 5.0
 """How long agents may take to end their members and to leave after the driver has ended."""
 _POLL_S = 0.01
-_CHUNK_BYTES = 64 * 1024
+_MEMBERS = "sparktrain.training.member"
+_MEMORY = "sparktrain.training.forkable"
+"""By their names, as zygotes are started: the code of agents and that of members do not import each other."""
 
 
 class AgentLeft(msgspec.Struct, frozen=True):
@@ -47,6 +53,7 @@ class Nursery:
         self._clock = clock
         self._agents: dict[int, tuple[int, m.SpawnAgent, int | None]] = {}
         """The process and the order of each agent, by the file descriptor from which the nursery reads its pipe."""
+        self._has_imported = False
 
     def serve(self) -> None:
         """Obey the driver until it ends, then end the agents. Forked agents never return from here."""
@@ -64,12 +71,28 @@ class Nursery:
         finally:
             self._end()
 
+    def _import(self, order: m.SpawnAgent) -> None:
+        """Import what all zygotes of the batch do, with the limits of their threads, before the first agent."""
+        if self._has_imported:
+            return
+        self._has_imported = True
+        process_tree.die_with_parent(signal.SIGTERM, self._driver)
+        limits = resource_limits(order.cpus)
+        os.environ.update(limits)
+        if "MALLOC_ARENA_MAX" in limits:  # else glibc has read the user's at the start of this process
+            process_tree.limit_arenas(int(limits["MALLOC_ARENA_MAX"]))
+        importlib.import_module(_MEMORY).preload(order.preload)
+        process_tree.die_with_parent(0, self._driver)
+
     def _spawn(self, order: m.SpawnAgent) -> None:
+        self._import(order)
         reading, writing = os.pipe2(os.O_CLOEXEC)
         nursery = os.getpid()
         # What the buffer holds would be written by the child once more.
         sys.stderr.flush()
-        pid = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: numpy's idle threads are no hazard
+            pid = os.fork()
         if pid == 0:
             self._forget(reading)
             _be_agent(order, writing, nursery)
@@ -116,8 +139,11 @@ def _be_agent(order: m.SpawnAgent, pipe: int, nursery: int) -> NoReturn:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if order.gpus is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(order.gpus)
+        warm, folder = started(order.cpus, forked=True)
+        from sparktrain.executor.agent import attend
+
         place = local_placement(order.slot, order.task, order.cpus, order.gpus or (), order.gpu_totals)
-        reason, reached = attend(place, order.ticket)
+        reason, reached = attend(place, order.ticket, warm, folder)
         os.write(pipe, msgspec.json.encode(AgentLeft(reason, reached)))
         status = 0
     except KeyboardInterrupt:
@@ -135,6 +161,8 @@ def main() -> None:
     sock = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
+    deferred_wrappers.defer()
+    importlib.import_module(_MEMBERS)
     Nursery(BlockingPipe(sock, m.ToNursery), int(sys.argv[1]), SystemClock()).serve()
 
 

@@ -1,13 +1,22 @@
 """Keeps a zygote alive, with one spare child ahead of need."""
 
 import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from sparktrain.base.clock import Clock
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.threads import spawn
 from sparktrain.errors import InfraError
-from sparktrain.executor.zygote_process import MemberProcess, ZygoteLostError, ZygoteProcess
+from sparktrain.executor.zygote_process import (
+    MemberProcess,
+    ZygoteLostError,
+    ZygoteProcess,
+    resource_limits,
+    scratch_root,
+)
+from sparktrain.store.held_folders import HeldFolder, hold, tidy
 
 RESTARTS = 20
 """How many zygotes may be lost without a member before the agent leaves for a while: the host must have a problem. With
@@ -49,9 +58,9 @@ class WarmZygote:
         """Count losses from 0 again."""
         self._lost = 0
 
-    def start(self) -> None:
+    def start(self, *, forked: bool = False) -> None:
         """Start the zygote's process, before any gRPC channel exists in this process. Blocks only for fork and exec."""
-        self._zygote.start()
+        self._zygote.start(forked=forked)
 
     async def preload(self, modules: Sequence[str]) -> dict[str, str]:
         """Let the zygote import `modules`, then fork a spare; returns the modules that failed, with the reason."""
@@ -140,3 +149,16 @@ class WarmZygote:
             spare.cancel()
             with suppress(asyncio.CancelledError, InfraError):
                 await spare
+
+
+def started(cpus: int | None, *, forked: bool = False) -> tuple[WarmZygote, HeldFolder]:
+    """The zygote of an agent with `cpus` cores, perhaps `forked` from this process, and its folder.
+
+    Fork before any channel of gRPC exists in this process: its threads do not come along.
+    """
+    root = scratch_root()
+    folder = hold("agent-held", root)
+    warm = WarmZygote(folder.path, sys.path, resource_limits(cpus), SystemClock())
+    warm.start(forked=forked)
+    spawn(lambda: tidy(root))
+    return warm, folder

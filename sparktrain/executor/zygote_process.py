@@ -1,14 +1,19 @@
 """The agent's side of the zygote and its members: starts them, exchanges messages, and ends them completely."""
 
 import asyncio
+import gc
 import os
+import runpy
 import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from sparktrain.base import process_tree
 from sparktrain.errors import InfraError, ProtocolError
@@ -35,6 +40,7 @@ _THREADS = (
     "POLARS_MAX_THREADS",
 )
 _ROOT = str(Path(__file__).parents[2])
+_PROGRAM = "sparktrain.training"
 
 _SECRETS = frozenset({"_SPARK_AUTH_SECRET", "SPARK_CONNECT_AUTHENTICATE_TOKEN", token_file.VARIABLE})
 _SECRET_PREFIXES = ("PYSPARK_GATEWAY_", "PYTHON_WORKER_FACTORY_", "_PYSPARK_", "_SPARK_SSL_RPC_")
@@ -85,10 +91,11 @@ class ZygoteProcess:
         assert self._process is not None
         return self._process.pid
 
-    def start(self) -> None:
+    def start(self, *, forked: bool = False) -> None:
         """Start the zygote's process, before any gRPC channel exists here, from a thread that outlives the zygote.
 
-        Blocks only for fork and exec. Raises OSError.
+        Where `forked`, it is a copy of this process, which has one thread, and has what this one has imported. Blocks
+        only for fork and exec. Raises OSError.
         """
         parent_end, child_end = socket.socketpair()
         # Children that exist before are the executor's own: whatever appears later in another session descends from the
@@ -97,15 +104,18 @@ class ZygoteProcess:
         # The zygote is the subreaper of its members. When it dies itself, what is left below it comes here, and can be
         # found.
         process_tree.inherit_orphans()
+        env = clean_environment(os.environ, self._env)
         with child_end, self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "sparktrain.training", str(os.getpid())],
+                [sys.executable, "-m", _PROGRAM, str(os.getpid())],
                 stdin=child_end.fileno(),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self._scratch,
-                env=clean_environment(os.environ, self._env),
+                env=env,
                 start_new_session=True,
+                restore_signals=not forked,
+                preexec_fn=partial(_run_here, env, str(os.getpid())) if forked else None,
             )
         _live_zygotes.add(self._process.pid)
         self._control = AsyncPipe(parent_end, m.FromZygote, carries_fds=True)
@@ -293,6 +303,22 @@ class MemberProcess:
         self._end = how
         self._pipe.drain()
         self._over.set()
+
+
+def _run_here(env: Mapping[str, str], parent: str) -> NoReturn:
+    """Run the zygote's program in this process, which was forked for it, as if it had been executed."""
+    try:
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # the end of one of them shows the parent that this process runs
+        gc.enable()
+        os.environ.clear()
+        os.environ.update(env)
+        process_tree.name_process("zygote")
+        sys.argv = [_PROGRAM, parent]
+        runpy.run_module(_PROGRAM, run_name="__main__", alter_sys=True)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)
 
 
 def scratch_root() -> str | None:

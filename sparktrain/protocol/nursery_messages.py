@@ -23,6 +23,8 @@ class SpawnAgent(Message, frozen=True, tag=True):
     """GPUs that it may use, as of `CUDA_VISIBLE_DEVICES`; None where this machine has none to share."""
     gpu_totals: tuple[int, ...] = ()
     """MiB of each of them, where agents share them."""
+    preload: tuple[str, ...] = ()
+    """Modules that the nursery imports before it forks the first agent, in place of each zygote."""
 
 
 ToNursery = SpawnAgent

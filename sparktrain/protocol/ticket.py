@@ -45,5 +45,7 @@ class AgentTicket:
     hold_s: float = 0.0
     """How long the agent holds its member once its coordinator is lost, for the next one; 0 where there is none that
     the agent could reach."""
+    preload: tuple[str, ...] = ()
+    """What zygotes import first: the coordinator asks for it too."""
     home: CoordinatorHome | None = None
     """Set where the coordinator is in the cluster: then the ticket has no hosts and no port."""

@@ -1,4 +1,5 @@
-"""The memory of a zygote, arranged so that a fork and the exit of the forked process cost little.
+"""What a zygote, or the process that it is forked from, imports, and its memory, arranged so that a fork and the exit
+of the forked process cost little.
 
 A process that has imported TensorFlow and Keras has about 70,000 pages of its own. Each fork copies an entry for each,
 and each exit drops it: several milliseconds of a core for both. A huge page is one entry in place of 512.
@@ -6,8 +7,10 @@ and each exit drops it: several milliseconds of a core for both. A huge page is 
 
 import ctypes
 import gc
+import importlib
 import sys
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -28,6 +31,12 @@ _BLOCK_BYTES = 512
 _RESERVED = {"tensorflow": 112 * 2**20}
 """What the small objects of an import need, from `sys._debugmallocstats()`, of those that need much."""
 
+_IN_RINGS_OF = {"horovod.tensorflow", "keras"}
+_IN_RINGS = ("keras.glue", "tensorflow.collectives.horovod_ring", "tensorflow.data.tensorflow_feeds",
+             "tensorflow.healing.surviving_fit", "tensorflow.horovod_names.tensorflow_names")  # fmt: skip
+"""What each member of a ring of Horovod would import of this package, in 0.1 s: the next process of a lost member too,
+for which all others wait."""
+
 _pins: list[bytes] = []
 """A block in each reserved arena, which keeps it."""
 
@@ -40,6 +49,28 @@ class Region(Struct, frozen=True):
 
     start: int
     size: int
+
+
+def preload(modules: Collection[str]) -> dict[str, str]:
+    """Import `modules`, and arrange the memory; returns those that failed, with reasons. At once where all are here."""
+    importlib.invalidate_caches()
+    if all(name in sys.modules for name in modules):
+        return {}
+    gc.disable()  # modules stay; collecting takes a fifth of the import of TensorFlow
+    reserve(modules)
+    failed: dict[str, str] = {}
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+    if sys.modules.keys() >= _IN_RINGS_OF:
+        for name in _IN_RINGS:
+            with suppress(Exception):  # it happens again in the member, and is reported
+                importlib.import_module(f"sparktrain.training.frameworks.{name}")
+    arrange()
+    gc.enable()
+    return failed
 
 
 def arrange(huge_page: Path = HUGE_PAGE) -> None:

@@ -12,8 +12,6 @@ SIGKILL, and 1.2 s to be gone.
 """
 
 import faulthandler
-import gc
-import importlib
 import mmap
 import os
 import select
@@ -43,12 +41,6 @@ KILL_TIMEOUT_S = 1.2
 _HANDLED = (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP)
 _POLL_S = 0.002
 _NEVER = float("inf")
-
-_IN_RINGS_OF = {"horovod.tensorflow", "keras"}
-_IN_RINGS = ("keras.glue", "tensorflow.collectives.horovod_ring", "tensorflow.data.tensorflow_feeds",
-             "tensorflow.healing.surviving_fit", "tensorflow.horovod_names.tensorflow_names")  # fmt: skip
-"""What each member of a ring of Horovod would import of this package, in 0.1 s: the next process of a lost member too,
-for which all others wait."""
 
 
 class Zygote:
@@ -118,21 +110,7 @@ class Zygote:
     def _preload(self, modules: tuple[str, ...]) -> dict[str, str]:
         if not self._kill_at:  # without members SIGTERM may end even an import that takes minutes
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        importlib.invalidate_caches()
-        gc.disable()  # modules stay; collecting takes a fifth of the import of TensorFlow
-        forkable.reserve(modules)
-        failed: dict[str, str] = {}
-        for name in modules:
-            try:
-                importlib.import_module(name)
-            except (Exception, SystemExit) as error:
-                failed[name] = f"{type(error).__name__}: {error}"
-        if sys.modules.keys() >= _IN_RINGS_OF:
-            for name in _IN_RINGS:
-                with suppress(Exception):  # it happens again in the member, and is reported
-                    importlib.import_module(f"sparktrain.training.frameworks.{name}")
-        forkable.arrange()
-        gc.enable()
+        failed = forkable.preload(modules)
         self._handle_signals()  # a module may have set handlers of its own
         return failed
 

@@ -211,6 +211,12 @@ def shared(modules: Collection[str]) -> tuple[str, ...]:
     return tuple(name for name in modules if not name.startswith(_KERAS_ON))
 
 
+def libraries(modules: Collection[str]) -> tuple[str, ...]:
+    """Those of `modules` that any number of zygotes may be forked with: safe ones, and no code of the user."""
+    tops = SAFE | {"horovod", "sparktrain"}
+    return tuple(name for name in modules if name.partition(".")[0] in tops and not name.startswith(_UNSAFE_PARTS))
+
+
 def keras_left_by_pool(modules: Collection[str], pool: Collection[str]) -> str:
     """The line for a run with these modules in a `pool` that has imported its own; empty where none is left."""
     if all(name in pool or not name.startswith(_KERAS_ON) for name in modules):

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
+from sparktrain.base import process_tree
 from tests.support import drill
 from tests.support.drill import EVERY, STEPS, VICTIMS, Strike
 from tests.support.processes import Sighted, descendants
@@ -83,7 +84,8 @@ def test_a_killed_process_costs_a_restart(
     result, folder = run(runs, strikes, backend=backend, spark=engine)
     check(result, folder, strikes)
     assert result.restarts[0].rank == rank or victim == "executor"  # one executor may have both members
-    left = [each for each in descendants(os.getpid(), "sparktrain.training") if each.pid not in below]
+    nursery = process_tree.children()  # it stays, and its agents do not
+    left = [each for each in descendants(os.getpid(), "-m sparktrain.") if each.pid not in below | nursery]
     Sighted(each.pid for each in left if psutil.pid_exists(each.pid)).wait_gone(10.0)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.executor.agent import attend
+from sparktrain.executor.warm_zygote import started
 from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.gate import Gate, listen
 from sparktrain.protocol.ticket import AgentTicket
@@ -180,6 +181,6 @@ async def test_a_starting_agent_removes_the_folders_of_killed_ones(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv(MARK, mark)
     ticket = AgentTicket("pool", ("127.0.0.1",), 1, issue("pool").agent, connect_s=0.1)
-    reason, reached = await asyncio.to_thread(attend, PLACE, ticket)
+    reason, reached = await asyncio.to_thread(lambda: attend(PLACE, ticket, *started(None)))
     assert not reached, reason
     await eventually(lambda: not list(tmp_path.iterdir()), 10.0, "nothing is left")

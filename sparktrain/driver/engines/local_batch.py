@@ -13,11 +13,12 @@ from sparktrain.base.ids import SparkTask
 from sparktrain.cluster.import_failures import Missing
 from sparktrain.driver.engines.engine import AgentBatch, JobEnd, OnBatchEnd
 from sparktrain.driver.engines.local_restarts import Restarts
-from sparktrain.driver.engines.nursery_process import NurseryProcess
+from sparktrain.driver.engines.nursery_process import NURSERIES, NurseryImports, NurseryProcess
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import nursery_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.ticket import AgentTicket
+from sparktrain.usercode.preload import libraries
 
 CANCEL_S = 8.0
 """How long `LocalBatch.cancel` waits for the nursery, which gives agents 5 s and then kills them."""
@@ -51,7 +52,7 @@ class LocalBatch(AgentBatch):
     ) -> None:
         """`places` is by slot. `losses` receives why agents were lost, by their numbers, which come from `tasks`.
 
-        A given `nursery` runs already; the batch closes it.
+        A given `nursery` runs already; the batch closes it, or keeps it for the next one.
         """
         self._ticket = ticket
         self._places = places
@@ -63,7 +64,14 @@ class LocalBatch(AgentBatch):
         self._exits: dict[int, tuple[int, str, bool]] = {}
         """The exits of agents that have left, by slot."""
         self._thread = threading.Thread(target=self._work, name=f"sparktrain-{ticket.pool}", daemon=True)
-        self._nursery = nursery or NurseryProcess()
+        first = next(iter(places.values()))
+        # A library may look at GPUs when it is imported, and the nursery has those of no slot.
+        imports = NurseryImports(libraries(ticket.preload) if first.gpus is None else (), first.cpus)
+        self._nursery = nursery or NURSERIES.take(imports)
+        self._nursery.imports = imports
+        self._is_kept = False
+        self._lock = threading.Lock()
+        """Guards that a nursery which is kept for another batch is not ended."""
 
     def start(self) -> None:
         """See base class."""
@@ -79,8 +87,11 @@ class LocalBatch(AgentBatch):
 
     def cancel(self) -> None:
         """See base class."""
-        self._nursery.hang_up()
-        self.join(CANCEL_S)
+        with self._lock:
+            if not self._is_kept:
+                self._nursery.hang_up()
+        if not self.join(CANCEL_S):
+            self._nursery.kill()
 
     def join(self, timeout_s: float) -> bool:
         """See base class."""
@@ -94,13 +105,16 @@ class LocalBatch(AgentBatch):
         try:
             self._nursery.start()
             error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
-            self._nursery.hang_up()
-            status = self._nursery.wait()
             if error is None and len(self._exits) < len(self._places):
-                error = f"the process that starts them {_ending(status)}{self._nursery.last_line()}"
+                self._nursery.hang_up()
+                error = f"the process that starts them {_ending(self._nursery.wait())}{self._nursery.last_line()}"
         except (OSError, ProtocolError) as failed:
             error = f"{type(failed).__name__}: {failed}"
-        finally:
+        with self._lock:
+            self._is_kept = error is None
+        if self._is_kept:
+            NURSERIES.keep(self._nursery)
+        else:
             self._nursery.close()
         self._on_end(JobEnd(tuple(self._exits.values()), error))
 
@@ -130,6 +144,7 @@ class LocalBatch(AgentBatch):
                     cpus=place.cpus,
                     gpus=place.gpus,
                     gpu_totals=place.gpu_totals,
+                    preload=self._nursery.imports.modules,
                 )
             )
 
