@@ -36,7 +36,6 @@ from sparktrain.state.restart import (
     history_of,
     restart_of,
 )
-from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.trial import Trial, TrialStatus
 
 REPORT_INTERVAL_S = 10.0
@@ -260,8 +259,8 @@ class Sweep:
             steps_lost=None if step is None else max(0, (absence.step or 0) - step),
             loss=None if absence.planned else failure.loss,
             how=absence.how,
-            members=len(gang.ranks) if absence.state is SeatState.VACANT else None,
-            full_size=gang.size if absence.state is SeatState.VACANT else None,
+            members=len(gang.ranks) if absence.how is RestartHow.SHRUNK else None,
+            full_size=gang.size if absence.how is RestartHow.SHRUNK else None,
             reached_step=absence.step,
         )
         restarts = [restart]
