@@ -58,18 +58,18 @@ def _watch(memory, block_steps: int):
     """Have the callback of snapshots leave every second block of steps out; one that has the time of each step."""
     import keras
 
-    inner, block = memory._agree, {"times": [], "seconds": 0.0, "snapshots": 0}
-    rounds = memory._rounds
+    inner, block = memory._take, {"times": [], "seconds": 0.0, "snapshots": 0}
+    boundary = memory._boundary
 
-    def agree(epoch, batch):
+    def take(epoch, batch):
         number = len(block["times"]) // block_steps
         if number >= FIRST_BLOCKS and (number - FIRST_BLOCKS) % 2 == 0:
             return
-        started_at, before = time.perf_counter(), rounds._last
+        started_at, was_due = time.perf_counter(), boundary._is_copy_due
         inner(epoch, batch)
         if number >= FIRST_BLOCKS:
             block["seconds"] += time.perf_counter() - started_at
-            block["snapshots"] += rounds._last != before
+            block["snapshots"] += was_due
 
     class Blocks(keras.callbacks.Callback):
         """All members start and end blocks after the same step, for they count steps."""
@@ -77,14 +77,14 @@ def _watch(memory, block_steps: int):
         def on_train_batch_end(self, batch, logs=None):
             block["times"].append(time.perf_counter())
 
-    memory._agree = agree
+    memory._take = take
     return Blocks(), block
 
 
 def cost(folder: str, mb: int, rounds: int, block_steps: int, ctx):
     """Writes the times of all steps, the time that waits for snapshots, and how many of those there were."""
     callbacks = ctx.keras_callbacks(checkpoint_every=None, memory_checkpoint="auto")
-    [memory] = [each for each in callbacks if type(each).__name__ == "TakeSnapshots"]
+    [memory] = [each for each in callbacks if type(each).__name__ == "MeetAtBoundary"]
     blocks, found = _watch(memory, block_steps)
     steps = (FIRST_BLOCKS + 2 * rounds) * block_steps
     _model(mb, ctx).fit(_data(mb, ctx, steps), epochs=1, callbacks=[*callbacks, blocks], verbose=0)

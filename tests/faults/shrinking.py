@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from sparktrain.training.frameworks.keras import callbacks
+from sparktrain.training.elastic import step_boundary
 from tests.support import drill
 from tests.support.processes import wait_until
 
@@ -127,7 +127,7 @@ def shrink(
     notes = Path(folder)
     rank = ctx.rank
     if awaits_offer:
-        callbacks.AGREE_S = 0.0  # after each step
+        step_boundary.AGREE_S = 0.0  # after each step
     (notes / f"pid-{rank}-{os.getpid()}").touch()
     model = compiled(ctx.distribute(keras.optimizers.Adam(0.01)))
     if data == "arrays":

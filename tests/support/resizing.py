@@ -57,8 +57,12 @@ class ResizedMember:
 
     def train(self, memory: Any, train_step: Callable[[], Any], step: int, sizes: list[int]) -> None:
         """Make one step of the loop, and add to `sizes` how many members the gang has after it."""
-        self.step = step
-        memory.train(train_step)
+
+        def call() -> None:
+            self.step = step  # a member that is a step ahead may repeat this one after the next one has started
+            train_step()
+
+        memory.train(call)
         self.kill(1)
         sizes.append(self._ctx.size)
         memory.step(step, sizes=sizes)

@@ -17,14 +17,16 @@ from sparktrain.state.topology import MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.frameworks.keras.boundary_callback import MeetAtBoundary
 from sparktrain.training.frameworks.keras.callbacks import (
     AverageMetrics,
     ProgressCallback,
-    StopOnRequest,
     WarmUp,
     keras_callbacks,
 )
 from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
+from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, ResumedState
 from tests.training.gluing import Memory, Outside, feed_of, ids, member
 from tests.training.rings import ThreadRing, together
 
@@ -248,7 +250,8 @@ def test_all_members_stop_after_the_same_step() -> None:
         outside, position = Outside(), Position()
         model = built()
         model.stop_training = False
-        callback = StopOnRequest(ring, position, lambda: ring.rank == 1 and position.step >= 20, outside.clock)
+        boundary = StepBoundary(ring, outside.clock, lambda: ring.rank == 1 and position.step >= 20)
+        callback = MeetAtBoundary(boundary, CallbackStateKeeper(position, ResumedState()))
         callback.set_model(model)
         position.start_fit(1000)
         callback.on_train_begin()
@@ -261,10 +264,10 @@ def test_all_members_stop_after_the_same_step() -> None:
                 break
         model.stop_training = False
         callback.on_epoch_end(0)
-        return position.step, len(ring.operations), model.stop_training
+        return position.step, len(ring.operations), model.stop_training, position.stopped
 
-    # Steps of 0.25 s: they agree after 1, 3, 7 and then every 4 steps, a second.
-    assert together(2, steps) == [(23, 7, True)] * 2
+    # Steps of 0.25 s: they agree after 1, 3, 7 and then every 4 steps, a second, and at the end of the epoch.
+    assert together(2, steps) == [(23, 8, True, True)] * 2
 
 
 @pytest.mark.parametrize("lacking", [None, 1])
@@ -291,7 +294,8 @@ def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_proc
         model = built()
         model.stop_training = False
         healing = Healing(ring.rank, position)
-        callback = StopOnRequest(ring, position, lambda: False, outside.clock, cast(Any, healing))
+        boundary = StepBoundary(ring, outside.clock, lambda: False, healing=cast(Any, healing))
+        callback = MeetAtBoundary(boundary, CallbackStateKeeper(position, ResumedState()))
         callback.set_model(model)
         position.start_fit(1000)
         callback.on_train_begin()
@@ -357,7 +361,7 @@ def test_members_meet_at_each_step_only_where_a_callback_may_stop_them(kind: Any
             if model.stop_training:
                 break
         callbacks.on_epoch_end(0, {"loss": 1.0})
-        return outside.position.step, ring.operations.count("stopping") > 10, model.stop_training
+        return outside.position.step, ring.operations.count("boundary") > 12, model.stop_training
 
     assert together(2, fit) == [(steps, each_step, kind is not None)] * 2
 
@@ -443,7 +447,7 @@ def test_only_the_chief_reports() -> None:
     chief, other = together(2, names)
     assert [name for name in chief if name not in other] == ["ReportMetrics"]
     assert chief[:6] == ["Arrange", "TrackPosition", "WarmUp", "Resume", "StartTogether", "AverageWeights"]
-    assert chief[-4:] == ["CallbackStateKeeper", "StopTogether", "SaveCheckpoints", "EndStage"]
+    assert chief[-4:] == ["CallbackStateKeeper", "MeetAtBoundary", "SaveCheckpoints", "EndStage"]
 
 
 def test_all_members_resume_where_the_chief_does() -> None:

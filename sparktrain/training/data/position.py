@@ -51,10 +51,6 @@ class Position:
         """Step of the newest report; -1 before the first."""
         self.stopped = False
         """Whether the members have stopped on request."""
-        self.stop_asked = False
-        """Whether a callback has stopped this member at a step at which the members do not agree."""
-        self.stop_agreed = False
-        """Whether the members have agreed to stop after this step because one of them has `stop_asked`."""
         self.cut = False
         """Whether this member ends the epoch where Keras would not: no reason for others to stop."""
         self.stages = Stages()
@@ -108,8 +104,6 @@ class Position:
             self.offset = 0
             self.per_epoch = per_epoch
             self.resumed = False
-            self.stop_asked = False
-            self.stop_agreed = False
             self.logs = {}
             self._pass_end = None
 

@@ -38,8 +38,14 @@ class MemberFacts(Struct, frozen=True, kw_only=True):
     """Of a step since the newest agreement."""
     stops: float
     """Whether the run asks the member to stop."""
+    asks: float
+    """Whether code of the member stops it."""
+    each_step: float
+    """Whether that may happen after any step: then the members agree after each."""
     ring: float
     """The ring that it can form with a process that waits for a place; 0 for none."""
+    saves: float
+    """Whether the time is over until a checkpoint that all members save."""
     since_s: float
     """Since the newest memory checkpoint."""
     cost_s: float
@@ -76,6 +82,10 @@ class StepBoundary:
         """Whether there is no other member, and none will come."""
         self.stops = False
         """Whether all members are to stop, because the run has asked one of them."""
+        self.asked = False
+        """The same, because the code of one has stopped it."""
+        self.saves = False
+        """Whether all members are to save a checkpoint."""
         self.sending = False
         """Whether the members have the start of the chief's part, and not its end: another chief has another one."""
         self._clock = clock
@@ -92,13 +102,19 @@ class StepBoundary:
         """How long training waited for the newest copy, once all members had come to it."""
         self._is_copy_due = False
         self._pauses = False
+        self._is_save_due: Callable[[], bool] = lambda: False
 
     def start(self, step: int, *, copies: bool = True) -> None:
         """Training starts, or resumes, after `step`; without `copies` it takes no memory checkpoints."""
         self._schedule.interval_s = self._interval_s if copies and self._memory is not None else math.inf
         self._schedule.start(step)
         self._last = self._agreed = (step, self._clock.now())
-        self._is_copy_due = False
+        self._is_copy_due = self.stops = self.asked = self.saves = False
+
+    def save_by(self, is_due: Callable[[], bool], seconds: float) -> None:
+        """Have all members save together once `is_due` on one of them; they agree each `seconds` at the latest."""
+        self._is_save_due = is_due
+        self._schedule.most_s = min(self._schedule.most_s, seconds)
 
     def is_due(self, step: int) -> bool:
         """Whether the members agree after `step`: equal on all of them."""
@@ -140,22 +156,31 @@ class StepBoundary:
             self.agree(step)
         self.take(parts, step, place, extra)
 
-    def agree(self, step: int) -> None:
+    def agree(self, step: int, *, asks: bool = False, each_step: bool = False) -> None:
         """Agree after `step` on what all do next, and on the step of the next agreement. Every member calls it.
 
-        Blocks until all do. Raises RingError, and OutOfStepError where members call it after different steps.
+        `asks`: code of this member has stopped it; `each_step`: it may do so after any step. Blocks until all call it.
+        Raises RingError, and OutOfStepError where members call it after different steps.
         """
+        if self.is_alone:
+            self.stops = self.stops or self._should_stop()
+            self.asked = asks
+            return
         now = self._clock.now()
         offer = None if self._healing is None else self._healing.offer()
-        mine = self._facts(step, now, 0 if offer is None else offer.ring)
+        mine = self._facts(step, now, 0 if offer is None else offer.ring, asks, each_step)
         rows = self.ring.allgather_array(np.array([astuple(mine)]), name="boundary")
         _check_steps(rows[:, 0].tolist())
         most = MemberFacts(**dict(zip(_FIELDS, rows.max(axis=0).tolist(), strict=True)))
         self.stops = most.stops > 0
+        self.asked = most.asks > 0
+        self.saves = self.saves or most.saves > 0
         # All of them have it: an offer that some member lacks may be withdrawn.
         if offer is not None and self._healing is not None and (rows[:, _FIELDS.index("ring")] == offer.ring).all():
             self._healing.on_agreed(offer)
         is_due = self._schedule.agree(step, most.since_s, most.pace_s, most.cost_s)
+        if most.each_step:
+            self._schedule.postpone(step)
         self._agreed = (step, now)
         self._pace_s = most.pace_s
         if not most.able:
@@ -194,14 +219,18 @@ class StepBoundary:
         memory.take(parts, (step, *place), part, members, paused=self._pauses, pace_s=self._pace_s)
         self._waited_s = self._clock.now() - started
 
-    def _facts(self, step: int, now: float, ring: int) -> MemberFacts:
+    def _facts(self, step: int, now: float, ring: int, asks: bool, each_step: bool) -> MemberFacts:
         memory = self._memory
+        steps = step - self._agreed[0]
         beside_s = 0.0 if memory is None else memory.beside_s
         return MemberFacts(
             step=step,
-            pace_s=(now - self._agreed[1]) / max(1, step - self._agreed[0]),
-            stops=self._should_stop(),
+            pace_s=(now - self._agreed[1]) / steps if steps else self._pace_s,
+            stops=self.stops or self._should_stop(),
+            asks=asks,
+            each_step=each_step,
             ring=ring,
+            saves=self._is_save_due(),
             since_s=now - self._last[1],
             cost_s=self._waited_s + beside_s if beside_s else 0.0,  # the first two take new memory, once
             able=memory is not None and memory.able and self._schedule.interval_s != math.inf,

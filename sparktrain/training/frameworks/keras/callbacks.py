@@ -24,8 +24,10 @@ from sparktrain.training.collectives.ring import TENSORFLOW, Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.boundary_schedule import snapshot_interval
+from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
+from sparktrain.training.frameworks.keras.boundary_callback import MeetAtBoundary
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
     Cadence,
     EndStage,
@@ -38,24 +40,17 @@ from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, 
 from sparktrain.training.frameworks.keras.feed_times import time_batches
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader, number_from
 from sparktrain.training.frameworks.keras.healing_callback import HealTogether, StageMark
-from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
-    STOP,
     Agreed,
     Arrange,
     CallbackStateKeeper,
     EventStage,
     InternalCallback,
     ResumedState,
-    stops_midway,
 )
-from sparktrain.training.notices import notice
 from sparktrain.training.step_reports import StepReports
-
-AGREE_S = 1.0
-"""About how often the members agree whether to stop; at most once a step."""
 
 _SEEDS = (
     "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(): TensorFlow makes orders "
@@ -114,6 +109,10 @@ def keras_callbacks(
     position = deps.position
     past = ResumedState()
     keep = CallbackStateKeeper(position, past)
+    memory = None if memory_checkpoint is None else deps.memory
+    boundary = StepBoundary(
+        ring, deps.clock, deps.should_stop, memory=memory, interval_s=interval_s, healing=deps.healing
+    )
     marks = [] if deps.healing is None else [StageMark(stage) for stage in EventStage]
     # The place of a chief with callbacks that write files goes to no process that waits.
     waits = deps.healing is not None and deps.healing.waits
@@ -132,12 +131,10 @@ def keras_callbacks(
         chain += [PsTraining(ring.ps_model, position)]
     if ring.rank == 0 or waits:
         chain += [ReportMetrics(ring, position, deps.report)]
-    chain += [StopOnRequest(ring, position, deps.should_stop, deps.clock, deps.healing), *marks[1:]]
-    chain += [keep, StopTogether(ring, position)]
-    if deps.memory is not None and memory_checkpoint is not None:
-        chain += [TakeSnapshots(ring, deps.memory, keep, interval_s, deps.clock)]
+    chain += [*marks[1:], keep, MeetAtBoundary(boundary, keep)]
     if deps.checkpoints is not None:
-        chain += [SaveCheckpoints(ring, deps.checkpoints, keep, (cadence, scoring), deps.clock), EndStage(ring, keep)]
+        saves = SaveCheckpoints(boundary, deps.checkpoints, keep, (cadence, scoring), deps.clock)
+        chain += [saves, EndStage(ring, keep)]
     if deps.healing is not None:
         chain += [HealTogether(deps.healing, keep, past, marks)]
     return chain
@@ -430,135 +427,3 @@ class ReportMetrics(InternalCallback):
         """See base class."""
         if self._ring.rank == 0:
             self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
-
-
-class StopOnRequest(InternalCallback):
-    """Stops all members after the same step, soon after a request to one of them; or has them change their ring then.
-
-    They agree after the first step of a fit, and then about every `AGREE_S`, at a step that they compute from the pace
-    of all, because clocks differ. The steps between two agreements at most double: the first steps may be slow or fast.
-    """
-
-    def __init__(
-        self,
-        ring: Ring,
-        position: Position,
-        should_stop: Callable[[], bool],
-        clock: Clock,
-        healing: RingHealing | None = None,
-    ) -> None:
-        super().__init__()
-        self._ring = ring
-        self._position = position
-        self._should_stop = should_stop
-        self._clock = clock
-        self._healing = healing
-        self._stop = False
-        self._next = self._gap = 1
-        self._since = (0, 0.0)
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """See base class."""
-        self._stop = False
-        self._gap = 1
-        self._since = (self._position.step, self._clock.now())
-        self._next = self._position.step + 1
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """See base class."""
-        if self._ring.size == 1 and self._healing is None:
-            self._stop = self._should_stop()
-        elif self._position.step >= self._next:
-            self._agree()
-        if self._stop:
-            self._position.stopped = self.model.stop_training = True
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """See base class."""
-        if self._stop:
-            self.model.stop_training = True
-
-    def agreed(self) -> Agreed:
-        """See base class."""
-        return (self._next, self._gap)
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """See base class."""
-        self._next, self._gap = agreed
-
-    def _agree(self) -> None:
-        step = self._position.step
-        now = self._clock.now()
-        pace = (now - self._since[1]) / max(1, step - self._since[0])
-        offer = None if self._healing is None else self._healing.offer()
-        ring = 0.0 if offer is None else float(offer.ring)
-        mine = [float(self._should_stop()), float(self._position.stop_asked), pace, ring]
-        gathered = self._ring.allgather_array(np.array([mine]), name="stop")
-        requests, stops, slowest, _ = gathered.max(axis=0).tolist()
-        self._stop = requests > 0
-        self._position.stop_agreed = stops > 0
-        # All of them have it: an offer that some member lacks may be withdrawn.
-        if offer is not None and self._healing is not None and (gathered[:, 3] == offer.ring).all():
-            self._healing.on_agreed(offer)
-        self._gap = max(1, min(2 * self._gap, int(AGREE_S / slowest) if slowest > 0 else 2 * self._gap))
-        self._since = (step, now)
-        self._next = step + self._gap
-
-
-class StopTogether(InternalCallback):
-    """Stops all members after the same step when a callback of the user has stopped one of them.
-
-    They agree at the end of each epoch, and after each step if a user's callback that might stop is called then. One
-    that stops although its code does not show it waits until the members agree on requests (`StopOnRequest`).
-    """
-
-    last = True
-
-    def __init__(self, ring: Ring, position: Position) -> None:
-        super().__init__()
-        self._ring = ring
-        self._position = position
-        self._midway = False
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        """See base class."""
-        self._midway = self._ring.size > 1 and self._any(stops_midway(self))
-
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        """See base class."""
-        position = self._position
-        unforced = self.model.stop_training and not position.cut
-        if self._midway:
-            self.model.stop_training = self._any(unforced) or position.cut
-        elif position.stop_agreed:
-            self.model.stop_training = True
-        elif unforced and not position.stopped and self._ring.size > 1:
-            self._ask()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """See base class."""
-        if self._ring.size > 1:
-            self.model.stop_training = self._any(self.model.stop_training or self._position.stop_asked)
-
-    def agreed(self) -> Agreed:
-        """See base class."""
-        return (int(self._midway),)
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """See base class."""
-        self._midway = bool(agreed[0])
-
-    def _ask(self) -> None:
-        """Continue until the members agree: one that leaves its loop alone would keep the others waiting."""
-        self.model.stop_training = False
-        if self._position.stop_asked:
-            return
-        self._position.stop_asked = True
-        notice(
-            f"a callback has stopped training after step {self._position.step}, and no callback that is called at each "
-            f"step has {STOP} in its code: the members stop together up to about {AGREE_S:g} s later. To have them "
-            f"stop after the very step, set model.{STOP} in a method of the callback's class"
-        )
-
-    def _any(self, mine: bool) -> bool:
-        return bool(self._ring.allgather_array(np.array([mine], "int32"), name="stopping").any())

@@ -25,6 +25,7 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.data.fit_call import check_call, describe_call, follow_rate
 from sparktrain.training.data.fit_stages import KEPT_BYTES, Finished, StagePosition
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader, skip
@@ -294,9 +295,9 @@ class SaveCheckpoints(InternalCallback):
 
     A save that all members know of, after a number of steps or at the end of an epoch, has the statistics and metrics
     of all members; one after a time has those of the chief. Where members hold parts of the model, all of them save,
-    and the chief lets the others know when a time is over. A save that is due with the last step of an epoch happens
-    at the end of the epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens
-    after the next, so that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
+    once they agree that a time is over. A save that is due with the last step of an epoch happens at the end of the
+    epoch, and resumes in the next one; one that is due between two averages of `local_steps` happens after the next, so
+    that a restart counts steps from there. An epoch that was stopped in its middle is not saved.
     A member that trains alone, or saves alone after a time, also saves after the step in which it is asked to move, and
     waits there for its end.
     """
@@ -305,14 +306,15 @@ class SaveCheckpoints(InternalCallback):
 
     def __init__(
         self,
-        ring: Ring,
+        boundary: StepBoundary,
         checkpoints: FitCheckpoints,
         keep: CallbackStateKeeper,
         when: tuple[Cadence, Scoring],
         clock: Clock,
     ) -> None:
         super().__init__()
-        self._ring = ring
+        self._boundary = boundary
+        self._ring = boundary.ring
         self._position = keep.position
         self._checkpoints = checkpoints
         self._keep = keep
@@ -320,8 +322,6 @@ class SaveCheckpoints(InternalCallback):
         self._saves = self._cadence != Cadence() or self._scoring.monitor is not None
         self._clock = clock
         self._last = (0, 0.0)
-        self._next_look = 0
-        """The step after which the members agree again on whether a time is over."""
         self._quiet = False
         self._is_moving = False
 
@@ -329,7 +329,8 @@ class SaveCheckpoints(InternalCallback):
         """See base class."""
         position = self._position
         self._last = (position.step, self._clock.now())
-        self._next_look = 0
+        if self._cadence.seconds is not None and self._is_shared:
+            self._boundary.save_by(self._is_over, self._cadence.seconds / _LOOKS)
         # No restart resumes in a fit after a stopped one, or in one that only repeats an earlier one.
         self._quiet = position.stopped or position.stages.behind(position.fit)
 
@@ -357,7 +358,7 @@ class SaveCheckpoints(InternalCallback):
         self._last = (agreed[0], self._clock.now())
 
     def _due(self) -> bool:
-        step, at = self._last
+        step, _ = self._last
         # Without saves a trial is left to finish where it is.
         if self._saves_alone and not self._quiet:
             self._is_moving = self._is_moving or self._checkpoints.is_move_due()
@@ -365,12 +366,16 @@ class SaveCheckpoints(InternalCallback):
             return True
         if self._cadence.steps is not None:
             return self._position.step - step >= self._cadence.steps
-        if self._cadence.seconds is None:
-            return False
-        passed_s = self._clock.now() - at
-        if is_spread() and self._ring.size > 1:
-            return self._agree(passed_s, self._cadence.seconds, self._position.step - step)
-        return passed_s >= self._cadence.seconds
+        return self._boundary.saves if self._is_shared else self._is_over()
+
+    def _is_over(self) -> bool:
+        """Whether the time until the next save is over, by the clock of this member."""
+        return self._cadence.seconds is not None and self._clock.now() - self._last[1] >= self._cadence.seconds
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether all members save together when a time is over, because each holds a part of the model."""
+        return is_spread() and self._ring.size > 1
 
     @property
     def _saves_alone(self) -> bool:
@@ -379,23 +384,10 @@ class SaveCheckpoints(InternalCallback):
             return self._saves
         return self._ring.rank == 0 and self._cadence.seconds is not None and not is_spread()
 
-    def _agree(self, passed_s: float, interval_s: float, steps: int) -> bool:
-        """Whether the chief's time for a save is over, after the same step on all members.
-
-        `steps` were made in `passed_s`. Blocks for a small collective now and then, about five times in an interval.
-        """
-        if self._position.step < self._next_look:
-            return False
-        most = max(1, int(steps * interval_s / passed_s / _LOOKS)) if passed_s > 0 else 1
-        mine = np.array([passed_s >= interval_s, max(1, min(most, steps))], "int64")
-        [chiefs] = self._ring.broadcast_arrays([mine], name="due")
-        is_due, pause = chiefs.tolist()
-        self._next_look = self._position.step + pause
-        return bool(is_due)
-
     def _save(self, epoch: int, batch: int, score: float | None) -> None:
         position = self._position
         self._last = (position.step, self._clock.now())
+        self._boundary.saves = False
         if self._quiet:
             return
         # Before the others return: all members take part, and the chief alone saves.

@@ -132,6 +132,18 @@ def test_members_form_the_ring_that_all_of_them_are_offered(facts: dict[str, flo
     assert [offer.ring for offer in agreed] == ([] if facts else [3])
 
 
+@pytest.mark.parametrize("fact", ["stops", "asks", "saves", "each_step", None])
+def test_all_members_do_what_one_of_them_knows(fact: str | None) -> None:
+    clock = InstantClock()
+    boundary = StepBoundary(Mirror(**({} if fact is None else {fact: 1.0})), clock, lambda: False)
+    boundary.start(0)
+    for step in (1, 3):
+        clock.pause(0.1)
+        boundary.agree(step)
+    done = {"stops": boundary.stops, "asks": boundary.asked, "saves": boundary.saves, "each_step": boundary.is_due(4)}
+    assert [name for name, does in done.items() if does] == ([] if fact is None else [fact])
+
+
 @pytest.mark.parametrize("asked", [0, 1])
 def test_all_members_see_that_they_stop_after_the_step_at_which_they_agree(asked: int) -> None:
     """Where the run asks one of them after step 8, and they agree after the steps 1, 3, 7, and 11."""

@@ -6,7 +6,8 @@ import pytest
 
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES
 from sparktrain.training.data.position import Position
-from sparktrain.training.frameworks.keras.memory_callback import TakeSnapshots
+from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.frameworks.keras.boundary_callback import MeetAtBoundary
 from sparktrain.training.frameworks.keras.user_callbacks import CallbackStateKeeper, ResumedState
 from tests.training.gluing import Hand, ids, member
 from tests.training.rings import ThreadRing, together
@@ -38,13 +39,14 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
 
     def train(ring: ThreadRing) -> Any:
         position, kept = Position(), Kept()
-        callback = TakeSnapshots(ring, kept, CallbackStateKeeper(position, ResumedState()), 0.0, Hand())
+        boundary = StepBoundary(ring, Hand(), lambda: False, memory=kept, interval_s=0.0)  # type: ignore[arg-type]
+        callback = MeetAtBoundary(boundary, CallbackStateKeeper(position, ResumedState()))
         model = member()
         model(ids[:2])
         callback.set_model(model)
         callback.on_train_begin()
         position.step = 1
-        callback.on_train_batch_end(0)
+        callback.on_epoch_end(0)
         return kept.taken, [name for name in ring.operations if name.startswith("memory_")]
 
     for found in together(2, train):
