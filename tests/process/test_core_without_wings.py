@@ -37,6 +37,8 @@ if __name__ == "__main__":
     for line in ("ls", "status sparktrain-runs/swept", "logs sparktrain-runs/swept", "fsck sparktrain-runs/swept"):
         assert main([*line.split(), "--debug"]) == 0, line
 """
+OF_WINGS = {"tests/unit/cli/test_cli.py", "tests/unit/cli/test_trace_command.py"}
+"""Tests of the help, which lists the commands of wings too, and of a report: they reach wings by names in tables."""
 SMOKE = (
     *("tests/process/test_sweeps.py", "tests/process/test_gang_runs.py", "tests/process/test_zygote.py"),
     "tests/training/test_local_gang.py::test_a_local_gang_trains_what_one_process_trains[tensorflow]",
@@ -81,7 +83,7 @@ def test_gangs_and_commands_run(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_its_tests_pass(tmp_path: Path) -> None:
     imports = read_imports(ROOT)
-    removed = wings()
+    removed = wings() | OF_WINGS
     removed |= {path for path in imports.uses if "/test_" in path and imports.reach(path, "tests/") & removed}
     copy_without(tmp_path, removed, (PACKAGE, "tests", "scripts", "benchmarks", "examples", "docs", "conf"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
