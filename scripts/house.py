@@ -111,6 +111,7 @@ SUBJECTS = {
         "training.collectives.ring_healing",
         "training.elastic",
         "training.elastic_state",
+        "training.frameworks.keras.boundary_callback",
         "training.frameworks.keras.healing_callback",
         "training.frameworks.tensorflow.healing",
         "training.frameworks.tensorflow.horovod_names.elastic",
@@ -131,7 +132,6 @@ SUBJECTS = {
         "training.checkpoint.memory_saver",
         "training.checkpoint.sent_files",
         "training.checkpoint.snapshot_schedule",
-        "training.frameworks.keras.memory_callback",
     ),
 }
 """What gangs do that a reader of other modules should not have to know: how they change, what makes them slow, and
@@ -168,8 +168,8 @@ FIGURES = {
     "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=16, goal=8),
     "membership": Figure(name="messages of membership", bound=19, goal=8),
-    "callables": Figure(name="parameters and fields that are Callable", bound=462, goal=400),
-    "inherited": Figure(name="docstrings that are See base class.", bound=477, goal=400),
+    "callables": Figure(name="parameters and fields that are Callable", bound=463, goal=400),
+    "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
     "lines": Figure(name="lines of source", bound=124_150, goal=85_300),
 }
 
