@@ -53,8 +53,8 @@ def soon_free(sweep: Sweep, at: float) -> int:
     pausing = [(gang, gang.stop.pause) for gang in sweep.gangs.values() if gang.stop.pause is not None]
     return sum(
         len(gang.ranks)
-        for gang, asked in pausing
-        if asked.change.reason is ChangeReason.PREEMPTED and (asked.complete or at < asked.asked_at + PAUSE_TIMEOUT_S)
+        for gang, pause in pausing
+        if pause.change.reason is ChangeReason.PREEMPTED and (pause.complete or at < pause.asked_at + PAUSE_TIMEOUT_S)
     )
 
 

@@ -61,27 +61,27 @@ class SeatChanges:
 
     def held(self, gang: Gang, rank: Rank, at: float) -> bool:
         """Member `rank` has paused, and its agent holds the snapshot; whether the gang ends there."""
-        asked = gang.stop.pause
+        pause = gang.stop.pause
         facts = GangFacts(self._run, gang, at)
-        if asked is None or asked.change.source is not StateSource.MEMORY or not is_steady(gang, self._sweep):
+        if pause is None or pause.change.source is not StateSource.MEMORY or not is_steady(gang, self._sweep):
             return False
-        asked.paused.add(rank)
-        if len(asked.paused) < len(gang.ranks) or (asked.change.reason is ChangeReason.VACANT and not facts.idle):
+        pause.paused.add(rank)
+        if len(pause.paused) < len(gang.ranks) or (pause.change.reason is ChangeReason.VACANT and not facts.idle):
             return False
-        return _complete(gang, asked, at)
+        return _complete(gang, pause, at)
 
     def stored(self, gang: Gang, at: float) -> bool:
         """A checkpoint of the gang counts; whether the gang ends there."""
         facts = GangFacts(self._run, gang, at)
         if not is_steady(gang, self._sweep):
             return False
-        asked = gang.stop.pause
+        pause = gang.stop.pause
         if facts.drained and not facts.outlives_drain:
-            asked = GangPause(change=leaving(facts, StateSource.STORE), asked_at=at)
-            gang.stop.pause = asked
-        elif asked is None or asked.change.reason is not ChangeReason.PREEMPTED:
+            pause = GangPause(change=leaving(facts, StateSource.STORE), asked_at=at)
+            gang.stop.pause = pause
+        elif pause is None or pause.change.reason is not ChangeReason.PREEMPTED:
             return False
-        return _complete(gang, asked, at)
+        return _complete(gang, pause, at)
 
 
 def pause(gang: Gang, change: SeatChange, at: float) -> Commands:
@@ -92,11 +92,11 @@ def pause(gang: Gang, change: SeatChange, at: float) -> Commands:
     """
     gang.stop.pause = GangPause(change=change, asked_at=at)
     in_store = change.source is StateSource.STORE
-    asked = [(agent, member) for agent, member in gang.live() if not in_store or member.rank == CHIEF]
-    return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in asked]
+    members = [(agent, member) for agent, member in gang.live() if not in_store or member.rank == CHIEF]
+    return [do.Send(agent, m.AskSnapshot(member, in_store)) for agent, member in members]
 
 
-def _complete(gang: Gang, asked: GangPause, at: float) -> bool:
-    asked.complete = True
+def _complete(gang: Gang, pause: GangPause, at: float) -> bool:
+    pause.complete = True
     gang.fault.failed_at = at
     return True
