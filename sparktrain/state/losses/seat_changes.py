@@ -42,7 +42,8 @@ class SeatChanges:
         return commands
 
     def on_tick(self, at: float) -> Commands:
-        """What is looked for at each tick alone: with 10,000 agents a look at all of them takes a millisecond."""
+        """What is looked for at each tick alone."""
+        # With 10,000 agents a look at all of them takes a millisecond.
         spreads = self._sweep.spec.gang.spread and self._sweep.limits.heals
         return self.start(self._sweep.gangs.values(), crowded, at) if spreads else []
 

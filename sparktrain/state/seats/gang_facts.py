@@ -69,21 +69,17 @@ class GangFacts:
 
     @property
     def moves(self) -> bool:
-        """All members are within calls that can change their ring, and nothing else changes the gang.
-
-        Members in a loop of the user's own heal, and mostly do not change their ring before a loss.
-        """
+        """All members are within calls that can change their ring, and nothing else changes the gang."""
+        # Members in a loop of the user's own heal, and mostly do not change their ring before a loss.
         return len(self.gang.attendance.moves) == len(self.gang.ranks) and self.heals
 
     def may_move(self, rank: Rank) -> bool:
-        """Whether the ring can change now for a process that is prepared for member `rank`, and none is yet.
-
-        A process divides the data as one of a gang without vacant seats.
-        """
+        """Whether the ring can change now for a process that is prepared for member `rank`, and none is yet."""
         gang = self.gang
         vacant = gang.absences.vacant
         if gang.handovers.current is not None or gang.handovers.failures or not self.moves or vacant - {rank}:
             return False
+        # A process divides the data as one of a gang without vacant seats.
         return not vacant or gang.attendance.shrinks >= set(gang.ranks)
 
     @property

@@ -30,15 +30,13 @@ Policy = Callable[[GangFacts], SeatChange | None]
 
 
 def lost(facts: GangFacts) -> SeatChange | None:
-    """The next process of a lost member starts; where no agent is idle, the others form a ring without the member.
-
-    A process that joins a ring with vacant seats would take its share for that of another rank.
-    """
+    """The next process of a lost member starts; where no agent is idle, the others form a ring without the member."""
     gang = facts.gang
     empty = gang.in_state(SeatState.EMPTY)
     if not empty or facts.sweep.stop is not None or gang.stop.has_started:
         return None
     shrinks = can_shrink(facts) and (gang.absences.vacant or not facts.idle)
+    # A process that joins a ring with vacant seats would take its share for that of another rank.
     waiting = () if shrinks or gang.absences.vacant else empty
     agents = {rank: agent for rank in waiting if (agent := _agent_for(facts, rank)) is not None}
     if not shrinks and not agents:
@@ -127,10 +125,7 @@ def crowded(facts: GangFacts) -> SeatChange | None:
 
 
 def vacant(facts: GangFacts) -> SeatChange | None:
-    """A gang that continues smaller grows, once agents are there that no trial in the queue waits for.
-
-    Not soon after a loss, when the next gang would wait for the agents of a whole one.
-    """
+    """A gang that continues smaller grows, once agents are there that no trial in the queue waits for."""
     gang = facts.gang
     sweep = facts.sweep
     full_size = sweep.limits.size
@@ -139,6 +134,7 @@ def vacant(facts: GangFacts) -> SeatChange | None:
     changes = gang.handovers.current is not None or gang.stop.pauses(facts.at)
     if members >= full_size or running_since is None or changes or not is_steady(gang, sweep):
         return None
+    # Not soon after a loss, when the next gang would wait for the agents of a whole one.
     changed_at = max(running_since, gang.absences.shrunk_at or running_since)
     if facts.at < changed_at + GROW_AFTER_S or not (facts.trains and facts.idle):
         return None

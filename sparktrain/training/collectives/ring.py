@@ -109,13 +109,6 @@ class Ring(ABC):
         """A tensor of the ring's framework, on the host, with the values of `array`."""
         return array
 
-    def allreduce_arrays(self, arrays: "Sequence[NDArray[Any]]", *, average: bool, name: str) -> "list[NDArray[Any]]":
-        """`allreduce` of arrays. Called eagerly alone."""
-        import numpy as np  # a zygote of functions without NumPy imports this module too
-
-        tensors = [self.tensor(array) for array in arrays]
-        return [np.asarray(total) for total in self.allreduce(tensors, average=average, name=name)]
-
     def broadcast_arrays(self, arrays: "Sequence[NDArray[Any]]", *, name: str) -> "list[NDArray[Any]]":
         """`broadcast` of arrays. Called eagerly alone."""
         import numpy as np
