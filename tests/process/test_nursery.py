@@ -77,6 +77,13 @@ def test_zygotes_have_libraries_of_one_import_and_the_users_modules_of_their_own
     assert not descendants(os.getpid(), "executor.nursery")
 
 
+def test_a_library_that_ends_its_process_ends_no_run(seen: Path) -> None:
+    (seen.parent / "lib" / "catboost.py").write_text("import os\nos._exit(3)\n")
+    with st.pool(st.local(slots=1), preload=["catboost"]) as pool:
+        result = pool.sweep(lambda x: {"y": x}, {"x": [1.0]}, metric="y", mode="max", dir=str(seen.parent / "runs"))
+    assert result.best.metrics == {"y": 1.0}
+
+
 @pytest.mark.parametrize("moment", ["idle", "importing"])
 def test_a_nursery_ends_with_its_killed_driver(tmp_path: Path, seen: Path, moment: str) -> None:
     if moment == "importing":

@@ -70,8 +70,9 @@ class LocalBatch(AgentBatch):
         self._nursery = nursery or NURSERIES.take(imports)
         self._nursery.imports = imports
         self._is_kept = False
+        self._is_canceled = False
         self._lock = threading.Lock()
-        """Guards that a nursery which is kept for another batch is not ended."""
+        """Guards that a nursery which is kept for another batch is not ended, and that none starts after `cancel`."""
 
     def start(self) -> None:
         """See base class."""
@@ -88,6 +89,7 @@ class LocalBatch(AgentBatch):
     def cancel(self) -> None:
         """See base class."""
         with self._lock:
+            self._is_canceled = True
             if not self._is_kept:
                 self._nursery.hang_up()
         if not self.join(CANCEL_S):
@@ -105,6 +107,9 @@ class LocalBatch(AgentBatch):
         try:
             self._nursery.start()
             error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
+            if error is None and len(self._exits) < len(self._places) and self._imports_less():
+                self._nursery.start()
+                error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
             if error is None and len(self._exits) < len(self._places):
                 self._nursery.hang_up()
                 error = f"the process that starts them {_ending(self._nursery.wait())}{self._nursery.last_line()}"
@@ -118,9 +123,21 @@ class LocalBatch(AgentBatch):
             self._nursery.close()
         self._on_end(JobEnd(tuple(self._exits.values()), error))
 
+    def _imports_less(self) -> bool:
+        """Take a nursery without imports in place of one that has ended, once; whether that is done."""
+        # An import may end its process. Then each zygote imports by itself, and continues without what ends it.
+        with self._lock:
+            imports = self._nursery.imports
+            if self._is_canceled or not imports.modules:
+                return False
+            self._nursery.close()
+            self._nursery = NurseryProcess()
+            self._nursery.imports = NurseryImports((), imports.cpus)
+            return True
+
     def _attend(self, pipe: BlockingPipe[m.FromNursery]) -> str | None:
         """Keep agents in all slots; return why the batch is given up, None when all left or the nursery ended."""
-        for slot in self._places:
+        for slot in self._places.keys() - self._exits.keys():
             self._spawn(pipe, slot)
         while len(self._exits) < len(self._places) and not pipe.ended:
             select.select([pipe], [], [], self._restarts.wait_s(self._clock.now()))
