@@ -200,8 +200,8 @@ def test_a_port_behind_a_firewall_is_reported_with_the_keys(
         closed.bind(("127.0.0.1", 0))  # bound, and without a listener
         port = closed.getsockname()[1]
 
-        def ticket(pool: str, hosts: tuple[str, ...], _: int, *rest: Any) -> AgentTicket:
-            return AgentTicket(pool, hosts, port, *rest)
+        def ticket(pool: str, hosts: tuple[str, ...], _: int, *rest: Any, **options: Any) -> AgentTicket:
+            return AgentTicket(pool, hosts, port, *rest, **options)
 
         monkeypatch.setattr(pool_module, "AgentTicket", ticket)
         message = unreachable(spark, runs)
