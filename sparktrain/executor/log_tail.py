@@ -25,6 +25,13 @@ _LIBC.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
+# The place of a crash comes first in its stack, and the frames of how a member starts would push it out.
+_STARTING = re.compile(
+    rb'^  File "[^"\n]*/sparktrain/training/__main__\.py", line \d+ in main\n(?:  File "[^"\n]*", line \d+ in .*\n)+',
+    re.MULTILINE,
+)
+"""The end of a stack that Python prints at a fatal signal."""
+
 
 class LogFollower:
     """Reads a file that processes append to, and that may not exist yet. One iteration at a time, on one event loop:
@@ -165,7 +172,8 @@ def drop_noise(path: Path) -> None:
 def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
     """The last `n` lines of a file that may not exist, safe to print: decoded, capped, control characters escaped.
 
-    Lines of TensorFlow's libraries about the machine do not count. Blocks on local disk.
+    Lines of TensorFlow's libraries about the machine do not count, nor frames of how a member starts. Blocks on local
+    disk.
     """
     try:
         with open_regular(path) as file:
@@ -174,7 +182,7 @@ def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
             data = file.read(CHUNK_BYTES)
     except OSError:
         return ()
-    data = without_noise(data)
+    data = without_noise(_STARTING.sub(b"", data))
     return tuple(_shown(line) for line in data.removesuffix(b"\n").split(b"\n")[-n:]) if data else ()
 
 

@@ -162,6 +162,19 @@ def test_the_last_lines_of_a_log_are_as_many_as_there_are(tmp_path: Path) -> Non
     assert tail_lines(path, 1) == ("two",)
 
 
+def test_the_last_lines_of_a_crash_have_its_place_and_not_how_the_member_was_started(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    start = (
+        'File "/x/sparktrain/training/__main__.py", line 22 in main\n'
+        + '  File "<frozen runpy>", line 88 in _run_code\n' * 30
+    )
+    path.write_text(
+        f'step 7\nFatal Python error: Aborted\n\n  File "train.py", line 5 in train\n  {start}\nExtension modules: a\n'
+    )
+
+    assert tail_lines(path)[:4] == ("step 7", "Fatal Python error: Aborted", "", '  File "train.py", line 5 in train')
+
+
 @pytest.mark.parametrize(
     ("content", "before"), [("one\ntwo\nend\n", ("two",)), ("one\ntwo\nthree\n", ("three",)), ("end\n", ())]
 )
