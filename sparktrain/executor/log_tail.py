@@ -27,10 +27,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]"
 
 # The place of a crash comes first in its stack, and the frames of how a member starts would push it out.
 _STARTING = re.compile(
-    rb'^  File "[^"\n]*/sparktrain/training/__main__\.py", line \d+ in main\n(?:  File "[^"\n]*", line \d+ in .*\n)+',
-    re.MULTILINE,
+    rb'(?m)^  File ".*/sparktrain/training/__main__\.py", line \d+ in main\n(?:  File "[^"\n]*", line \d+ in .*\n)+',
 )
-"""The end of a stack that Python prints at a fatal signal."""
 
 
 class LogFollower:
@@ -172,8 +170,7 @@ def drop_noise(path: Path) -> None:
 def tail_lines(path: Path, n: int = 20) -> tuple[str, ...]:
     """The last `n` lines of a file that may not exist, safe to print: decoded, capped, control characters escaped.
 
-    Lines of TensorFlow's libraries about the machine do not count, nor frames of how a member starts. Blocks on local
-    disk.
+    Neither lines of TensorFlow's libraries about the machine count, nor frames of a start. Blocks on local disk.
     """
     try:
         with open_regular(path) as file:
