@@ -83,7 +83,8 @@ def test_a_module_that_the_function_imports_may_name_it(tmp_path: Path) -> None:
     assert files(pack(cell("def train(k):\n import dynlone\n"))) == ALL
 
 
-def test_a_parameter_may_name_it() -> None:
+def test_a_parameter_may_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparktrain.driver.continuation.program._changed", lambda *_: {})  # what other tests have set
     program = FunctionProgram(cell("import importlib\ndef train(module): return importlib.import_module(module)\n"))
     program.check("sweep", grid(module=["dynpack.cnn", "dynlone"]), "the space")
     assert files(program.packed(ALONE, {}, 2**20, None).code) == ALL
