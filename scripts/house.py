@@ -164,7 +164,7 @@ FIGURES = {
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
     "option": Figure(name="files that a new option of a member touches", bound=3, goal=3),
     "entries": Figure(name="entries at the top of the package", bound=30, goal=30),
-    "elastic": Figure(name="modules that import how gangs change", bound=19, goal=6),
+    "elastic": Figure(name="modules that import how gangs change", bound=18, goal=6),
     "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=16, goal=8),
     "membership": Figure(name="messages of membership", bound=19, goal=8),

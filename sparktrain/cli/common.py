@@ -244,10 +244,10 @@ def _prepare_local(request: CommandRequest) -> PreparedCommand:
         raise SpecError(f"--local starts no Spark, which {' and '.join(wrong)} {verb} for: {step}")
 
     from sparktrain.config.quantities import count
-    from sparktrain.driver.engines.nursery_process import NurseryProcess
+    from sparktrain.driver.engines.nursery_process import NurseryImports, NurseryProcess
 
     slots = count(2 if request.slots is None else request.slots, "slots", least=1)
-    nursery = NurseryProcess()
+    nursery = NurseryProcess(NurseryImports())
     nursery.start()  # it imports what agents need while this process imports what a driver needs
 
     @contextmanager

@@ -228,7 +228,9 @@ class TrainContext:
         loop = loop_of(saved_parts, self._gang.healing, boundary, self._position, resizable=resizable)
         self.checkpoint.are_alike = lambda: loop is not None and loop.are_alike
         start = max(0, self.checkpoint.newest_step)
-        return MemoryCheckpoints(saved_parts, boundary, self._stepped, self._clock, start, loop, self._judgement)
+        return MemoryCheckpoints(
+            saved_parts, boundary, self._stepped, self._clock, start, loop=loop, judgement=self._judgement
+        )
 
     def export(self, model: Any) -> None:
         """Keep the finished model in the run directory; on ranks other than 0 it does nothing. The newest one counts.

@@ -103,13 +103,11 @@ class LocalBatch(AgentBatch):
     # ---- in the thread of the batch
 
     def _work(self) -> None:
-        """Start the nursery, keep agents in all slots until they leave, and report how the batch ended."""
+        """Keep agents in all slots until they leave, and report how the batch ended."""
         try:
-            self._nursery.start()
-            error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
+            error = self._attend()
             if error is None and len(self._exits) < len(self._places) and self._imports_less():
-                self._nursery.start()
-                error = self._attend(BlockingPipe(self._nursery.control, m.FromNursery))
+                error = self._attend()
             if error is None and len(self._exits) < len(self._places):
                 self._nursery.hang_up()
                 error = f"the process that starts them {_ending(self._nursery.wait())}{self._nursery.last_line()}"
@@ -131,13 +129,14 @@ class LocalBatch(AgentBatch):
             if self._is_canceled or not imports.modules:
                 return False
             self._nursery.close()
-            self._nursery = NurseryProcess()
-            self._nursery.imports = NurseryImports((), imports.cpus)
+            self._nursery = NurseryProcess(NurseryImports((), imports.cpus))
             return True
 
-    def _attend(self, pipe: BlockingPipe[m.FromNursery]) -> str | None:
+    def _attend(self) -> str | None:
         """Keep agents in all slots; return why the batch is given up, None when all left or the nursery ended."""
-        for slot in self._places.keys() - self._exits.keys():
+        self._nursery.start()
+        pipe: BlockingPipe[m.FromNursery] = BlockingPipe(self._nursery.control, m.FromNursery)
+        for slot in [slot for slot in self._places if slot not in self._exits]:
             self._spawn(pipe, slot)
         while len(self._exits) < len(self._places) and not pipe.ended:
             select.select([pipe], [], [], self._restarts.wait_s(self._clock.now()))

@@ -32,8 +32,8 @@ class NurseryImports(NamedTuple):
 class NurseryProcess:
     """The nursery of one batch after the other; see `sparktrain.executor.nursery`. Any thread may call its methods."""
 
-    def __init__(self) -> None:
-        self.imports = NurseryImports()
+    def __init__(self, imports: NurseryImports) -> None:
+        self.imports = imports
         self._inherited: object = None
         self._has_hung_up = False
         self.control, self._child_end = socket.socketpair()
@@ -121,7 +121,7 @@ class Nurseries:
             if kept.fits(imports):
                 return kept
             kept.close()
-        return NurseryProcess()
+        return NurseryProcess(imports)
 
     def keep(self, nursery: NurseryProcess) -> None:
         """Keep `nursery`, which has no agents, in place of the one from before."""

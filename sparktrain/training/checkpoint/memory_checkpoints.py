@@ -45,15 +45,14 @@ class MemoryCheckpoints:
         stepped: Callable[[int, bool], None],
         clock: Clock,
         start: int,
+        *,
         loop: SurvivingLoop | None = None,
         judgement: Judgement | None = None,
     ) -> None:
         """`stepped(step, training)` reports progress; `start` is the step that training resumes after, 0 for none.
 
         `loop` has its steps survive the loss of another member; None where they cannot. `judgement` decides whether to
-        stop.
-
-        Raises TypeError for parts that have no state.
+        stop. Raises TypeError for parts that have no state.
         """
         if parts:
             state_module(parts, "ctx.memory_checkpoints")

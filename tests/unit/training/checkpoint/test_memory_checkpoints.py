@@ -153,7 +153,7 @@ def test_all_members_see_that_they_stop_after_the_step_at_which_they_agree(asked
     judgement = Judgement(wire, clock)  # type: ignore[arg-type]
     boundary = StepBoundary(ring, clock, judgement.asked)
     stops = []
-    with MemoryCheckpoints((), boundary, lambda step, training: None, clock, 0, None, judgement) as memory:
+    with MemoryCheckpoints((), boundary, lambda step, training: None, clock, 0, judgement=judgement) as memory:
         for step in range(1, 13):
             clock.pause(0.25)
             memory.step(step)
@@ -170,7 +170,7 @@ def test_a_member_alone_stops_at_once() -> None:
     wire = SimpleNamespace(judged=lambda step, timeout_s: None, stop_advised=lambda: True)
     judgement = Judgement(wire, InstantClock())  # type: ignore[arg-type]
     boundary = StepBoundary(LocalRing(), InstantClock(), judgement.asked)
-    with MemoryCheckpoints((), boundary, lambda step, training: None, InstantClock(), 0, None, judgement):
+    with MemoryCheckpoints((), boundary, lambda step, training: None, InstantClock(), 0, judgement=judgement):
         assert judgement.stop()
 
 
