@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import sparktrain as st
+from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic import step_boundary
 from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
 from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
@@ -111,7 +112,8 @@ def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
     """Kill this process once the next one of another rank has entered its function: the ring heals then.
 
     Such a place is (this rank, "healing", the other rank), and of the next process itself (its rank, "entering", 0).
-    With "held" that one waits in its function until there is a file "go".
+    With "held" that one waits in its function until there is a file "go". With "joined" in place of "healing" the next
+    process has joined the ring, and trains its first step there once this one is gone.
     """
     for number, (victim, event, other) in enumerate(places):
         mark = notes / f"killed-{number}"
@@ -123,15 +125,31 @@ def kill_in_healing(notes: Path, rank: int, places: list[Any]) -> None:
         elif event == "held" and len(list(notes.glob(f"pid-{rank}-*"))) == 2:
             mark.touch()
             wait_for(notes / "go")
-        elif event == "healing":
-            threading.Thread(target=_kill_after, args=(notes, other, mark), daemon=True).start()
+        elif event in ("healing", "joined"):
+            threading.Thread(target=_kill_after, args=(notes, event, other, mark), daemon=True).start()
 
 
-def _kill_after(notes: Path, rank: int, mark: Path) -> None:
-    while len(list(notes.glob(f"pid-{rank}-*"))) < 2:
+def _kill_after(notes: Path, event: str, rank: int, mark: Path) -> None:
+    while not (notes / f"joined-{rank}").exists() if event == "joined" else len(list(notes.glob(f"pid-{rank}-*"))) < 2:
         time.sleep(0.005)
-    mark.touch()
+    mark.write_text(str(os.getpid()))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def wait_when_joined(notes: Path, rank: int, places: list[Any]) -> None:
+    """Have a next process of `rank` wait before its first step until the one is gone that "joined" names."""
+    marks = [notes / f"killed-{number}" for number, place in enumerate(places) if place[1:] == ["joined", rank]]
+    healed = RingHealing.healed
+
+    def healed_late(self: RingHealing, step: int) -> None:
+        healed(self, step)
+        (notes / f"joined-{rank}").touch()
+        wait_for(marks[0])
+        while Path(f"/proc/{marks[0].read_text()}").exists():
+            time.sleep(0.002)
+
+    if marks and not marks[0].exists():
+        RingHealing.healed = healed_late  # type: ignore[method-assign]
 
 
 def kill_in_round(kill: Kill) -> None:
@@ -245,6 +263,7 @@ def train(
         Lag(notes, ctx.rank, lag).install()
     (notes / f"pid-{ctx.rank}-{os.getpid()}").touch()
     kill_in_healing(notes, ctx.rank, kills)
+    wait_when_joined(notes, ctx.rank, kills)
     x, y = examples()
     model = compiled(ctx)
     stopper = keras.callbacks.EarlyStopping(monitor="loss", patience=EPOCHS)

@@ -74,6 +74,7 @@ def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Call
     ("size", "sharded", "kills"),
     [
         (2, False, [(1, "batch", 5), (0, "batch", 13)]),
+        (2, True, [(1, "batch", 5), (0, "joined", 1)]),
         pytest.param(2, False, [(1, "epoch", 12), (0, "start", 12), (1, "epoch", 24)], marks=OTHERS),
         pytest.param(2, True, [(0, "batch", 2), (0, "batch", 3), (0, "epoch", 24)], marks=OTHERS),
         pytest.param(3, False, [(1, "batch", 3), (2, "later", 5), (0, "later", 7)], marks=OTHERS),

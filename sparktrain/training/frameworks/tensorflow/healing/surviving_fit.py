@@ -201,7 +201,7 @@ class SurvivingFit:
         else:
             self._note_healed(agreement)
         self._divide(self._steps, repeats=True)
-        self._report_healed()
+        self._healing.healed(self._steps)
 
     def _has_silenced(self) -> bool:
         """Whether a callback of the chief writes files, and other members lack its state."""
@@ -215,17 +215,17 @@ class SurvivingFit:
         applied = agreement.most_advanced.steps
         self._divide(applied, repeats=applied == self._steps)
         if applied == self._steps:
-            self._report_healed()
+            self._healing.healed(self._steps)
             return True
         self._step.train_by_itself()
         self._take_over(agreement)
-        self._report_healed()
+        self._healing.healed(self._steps)
         return False
 
     def _heal_between_steps(self, error: RingError) -> None:
         self._agree(error, in_step=False)
         self._divide(self._steps, repeats=False)
-        self._report_healed()
+        self._healing.healed(self._steps)
 
     def _divide(self, applied: int, *, repeats: bool) -> None:
         """After step `applied`, divide what is left of the data among the members of a smaller ring."""
@@ -278,13 +278,9 @@ class SurvivingFit:
 
         return self._healing.agree(standing, write)
 
-    def _report_healed(self) -> None:
-        self._healing.healed(self._steps)
-
     def _is_able(self, *, in_step: bool) -> bool:
-        if self._model.stop_training or not self._repeats_alone():
-            return False
-        return in_step or self._can_repeat_event()
+        repeats = not self._model.stop_training and self._repeats_alone()
+        return repeats and (in_step or self._can_repeat_event())
 
     def _take_over(self, agreement: RingAgreement) -> None:
         """Take weights, optimizer, and all members' own values from the member that has applied the step."""
@@ -398,6 +394,8 @@ class SurvivingFit:
         sent = peek(arrival.folder).extra[FIT_STATE][SENT]
         self._omits = sent["ends_epoch"]
         self._call_for_lost(arrival, sent["newest_call"])
+        # The next loss may come before the first step of this process ends, and it has all that another one needs.
+        self._declare_able()
         self._healing.healed(arrival.most_advanced.steps)
         return arrival.most_advanced.in_step
 
@@ -438,7 +436,10 @@ class SurvivingFit:
             self._has_healed = False
             self._healing.settle()
         if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
-            self._healing.declare(True, moves=True, shrinks=self._data is not None)
+            self._declare_able()
+
+    def _declare_able(self) -> None:
+        self._healing.declare(True, moves=True, shrinks=self._data is not None)
 
 
 def _attributes(callback: Any) -> dict[str, Any]:
