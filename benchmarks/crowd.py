@@ -172,7 +172,7 @@ class Crowd(Listener):
                 self._enter(slot, member)
                 self._finish_later(slot, member)
             case m.StartMember(member=member):
-                self._post(slot, m.MemberReserved(member, 4000))
+                self._post(slot, m.MemberStands(member, m.Standing(port=4000)))
             case m.FormGang(member=member):
                 self._enter(slot, member)
                 self._post(slot, m.SnapshotHeld(member, 1, "checksum"))

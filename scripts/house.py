@@ -81,23 +81,15 @@ MEMBERSHIP = frozenset(
     (
         "Doubts",
         "FormGang",
-        "Healed",
-        "Heals",
-        "LeftRing",
         "MemberAdopted",
         "MemberDoubts",
-        "MemberHealed",
-        "MemberHeals",
-        "MemberLeft",
         "MemberMoved",
-        "MemberPrepared",
-        "MemberReserved",
+        "MemberStands",
         "OfferHandover",
-        "Prepared",
         "RenameMember",
-        "Reserved",
         "RingBroken",
         "RingJoined",
+        "Standing",
     )
 )
 """The messages by which a gang changes who its members are, at both ends of an agent."""
@@ -167,10 +159,10 @@ FIGURES = {
     "elastic": Figure(name="modules that import how gangs change", bound=18, goal=6),
     "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=16, goal=8),
-    "membership": Figure(name="messages of membership", bound=19, goal=8),
+    "membership": Figure(name="messages of membership", bound=11, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=463, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
-    "lines": Figure(name="lines of source", bound=124_300, goal=85_300),
+    "lines": Figure(name="lines of source", bound=124_230, goal=85_300),
 }
 
 

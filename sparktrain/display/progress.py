@@ -57,7 +57,7 @@ class RunningTrial(Struct, frozen=True):
     """The processes that wait for the loss of a member, in one line; empty without `standby`."""
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class RunStanding(Struct, frozen=True, kw_only=True):
     """The number of trials by status, and the best trial: what the live display and `sparktrain status` share."""
 
     total: int | None
@@ -93,7 +93,7 @@ class Standing(Struct, frozen=True, kw_only=True):
         return f"trial {number}" if self.replicas == 1 else f"case {number} (mean of {self.replicas} trials)"
 
 
-class Progress(Standing, frozen=True, kw_only=True):
+class Progress(RunStanding, frozen=True, kw_only=True):
     """The status of a run at one moment, as its driver knows it."""
 
     name: str

@@ -8,16 +8,16 @@ from rich.text import Text
 from sparktrain.base import formatting
 from sparktrain.display import parts
 from sparktrain.display.parts import STYLES
-from sparktrain.display.progress import Standing
+from sparktrain.display.progress import RunStanding
 from sparktrain.runs.view import RunView
 from sparktrain.state.trial import TrialStatus
 
 
-def of_view(view: RunView) -> Standing:
+def of_view(view: RunView) -> RunStanding:
     """A run as its directory shows it."""
     count = view.counts
     best = view.leader
-    return Standing(
+    return RunStanding(
         total=view.total, done=view.done, running=count.get(TrialStatus.RUNNING, 0),
         queued=count.get(TrialStatus.QUEUED, 0), failed=count.get(TrialStatus.FAILED, 0),
         lost=count.get(TrialStatus.LOST, 0), stopped=count.get(TrialStatus.STOPPED, 0),
@@ -27,7 +27,7 @@ def of_view(view: RunView) -> Standing:
     )  # fmt: skip
 
 
-def counts(name: str, of: Standing, running: str | None = "running", width: int | None = None) -> Text:
+def counts(name: str, of: RunStanding, running: str | None = "running", width: int | None = None) -> Text:
     """The counts of trials after the name of the run, if any; without those that wait where `width` has no room.
 
     `running` follows the number that run; None leaves out these, and those that wait.
@@ -37,7 +37,7 @@ def counts(name: str, of: Standing, running: str | None = "running", width: int 
     return line if width is None or line.cell_len <= width else _counts(name, of, running, short=True)
 
 
-def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Text:
+def _counts(name: str, of: RunStanding, running: str | None, *, short: bool) -> Text:
     line = Text(f"{formatting.plain(name)}  " if name else "", style="bold" if name else "")
     total = "" if of.total is None else f"/{of.total}" if short else f" of {of.total}"
     # A stopped trial has no result: such a run counts the trials that a resume does not run.
@@ -62,7 +62,7 @@ def _counts(name: str, of: Standing, running: str | None, *, short: bool) -> Tex
     return line
 
 
-def _waiting(of: Standing) -> list[str]:
+def _waiting(of: RunStanding) -> list[str]:
     """The trials that wait, in the words of the page: known ones are queued, those not proposed yet are to come."""
     parts = [f"{of.queued} queued"]
     parts += [f"{of.paused} paused"] if of.paused else []
@@ -70,7 +70,7 @@ def _waiting(of: Standing) -> list[str]:
     return parts
 
 
-def best_line(of: Standing, params: Mapping[str, Any], label: str) -> Text:
+def best_line(of: RunStanding, params: Mapping[str, Any], label: str) -> Text:
     """The best trial after `label`; `params` are its parameters, the most important first."""
     line = Text(f"{label}  ")
     if of.best is None:
@@ -79,7 +79,7 @@ def best_line(of: Standing, params: Mapping[str, Any], label: str) -> Text:
     return line.append(f"  {of.best_name}").append(f"  {formatting.params(params)}", style="dim")
 
 
-def best_part(of: Standing) -> list[str]:
+def best_part(of: RunStanding) -> list[str]:
     """The best trial as a part of a status line; none before a trial has succeeded."""
     if of.best is None or of.metric is None:
         return []

@@ -168,7 +168,7 @@ class Visitor:
         family = socket.AF_INET6 if ":" in self.report.address else socket.AF_INET
         with socket.create_server((self.report.address, 0), family=family, backlog=PEERS) as held:
             port = held.getsockname()[1]
-            self._link.post(m.MemberReserved(self._member, port))
+            self._link.post(m.MemberStands(self._member, m.Standing(port=port)))
             formed = await self._receive(m.FormGang, m.Dismiss)
             if isinstance(formed, m.FormGang):
                 followers = following(formed.places, self.report.address, port)

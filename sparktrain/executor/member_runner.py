@@ -242,8 +242,9 @@ class MemberSession:
                     # for 0.1 s.
                     if judged or self._reported >= REPORT_METRICS:
                         self._flush(post)
-                case pm.Reserved(port=port):
-                    post(m.MemberReserved(self.member, port))
+                case m.Standing() as standing:
+                    self._flush(post)  # where it leaves its ring, what it has reported counts for its successor
+                    post(m.MemberStands(self.member, standing))
                 case pm.SharedValue(key=key, value=value):
                     post(m.MemberShared(self.member, key, value))
                 case pm.FeedPhase() as news:
@@ -261,17 +262,8 @@ class MemberSession:
                         post(m.SnapshotHeld(self.member, step, checksum, written.paused))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
-                case pm.Heals(heals=heals, moves=moves, shrinks=shrinks):
-                    post(m.MemberHeals(self.member, heals, moves, shrinks))
                 case pm.Doubts(ranks=ranks):
                     post(m.MemberDoubts(self.member, tuple(map(Rank, ranks))))
-                case pm.Healed(ring=ring, step=step):
-                    post(m.MemberHealed(self.member, ring, step))
-                case pm.Prepared(bound=bound):
-                    post(m.MemberPrepared(self.member, bound))
-                case pm.LeftRing(ring=ring, step=step):
-                    self._flush(post)  # what it has reported counts for its successor
-                    post(m.MemberLeft(self.member, ring, step))
                 case pm.Stepped() as stepped:
                     post(self._pace.stepped(self.member, stepped))
                 case pm.FunctionEnded(outcome=outcome):

@@ -49,7 +49,7 @@ class Outbox:
         self.is_whole = True
         """Nothing that is not settled was dropped."""
         self.started: m.MemberStarted | None = None
-        self.abilities: m.MemberHeals | None = None
+        self.standing = m.Standing()
         self.step: int | None = None
         """What the member has sent last."""
 
@@ -66,7 +66,7 @@ class Outbox:
         self._asked = {}
         self.is_whole = True
         self.started = None
-        self.abilities = None
+        self.standing = m.Standing()
         self.step = None
 
     def attach(self, send: Post) -> None:
@@ -107,8 +107,8 @@ class Outbox:
     def _note(self, message: m.FromAgent) -> None:
         if isinstance(message, m.MemberStarted):
             self.started = message
-        elif isinstance(message, m.MemberHeals):
-            self.abilities = message
+        elif isinstance(message, m.MemberStands):
+            self.standing = message.standing
         elif isinstance(message, m.MemberStepped):
             self.step = message.step
         elif isinstance(message, m.MemberAsked):
@@ -132,6 +132,11 @@ class Outbox:
 
     def _unsettled(self) -> list[m.FromAgent]:
         """What the next coordinator gets."""
-        messages = [message for _, message, _ in self._kept]
+        # The newest `Standing` is all that counts.
+        messages = [
+            message
+            for _, message, _ in self._kept
+            if not isinstance(message, m.MemberStands) or message.standing is self.standing
+        ]
         lasting = [message for message in (*self._asked.values(), *self._lasting.values()) if message not in messages]
         return sorted([*lasting, *messages], key=lambda message: _LAST.get(type(message), 0))

@@ -157,16 +157,13 @@ class Workbench(Uploader):
         outbox = self.outbox
         formed = session.formed
         rank = session.member.rank
-        abilities = outbox.abilities
         return m.HeldMember(
             member=session.member,
             place=None if formed is None or formed.ranks or rank >= len(formed.places) else formed.places[rank],
             ring=0 if formed is None else formed.ring,
             entered=outbox.started is not None,
             trains=outbox.started is not None and outbox.started.trains,
-            heals=abilities is not None and abilities.heals,
-            moves=abilities is not None and abilities.moves,
-            shrinks=abilities is not None and abilities.shrinks,
+            standing=outbox.standing,
             step=outbox.step,
             seconds=0.0 if self._entered_at is None else self._clock.now() - self._entered_at,
             stopping=session.is_stopping,

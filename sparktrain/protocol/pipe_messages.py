@@ -24,6 +24,7 @@ from sparktrain.state.agent_messages import (
     PeerShared,
     RingBroken,
     RingJoined,
+    Standing,
 )
 from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.message import LARGE_BYTES, Message
@@ -132,12 +133,6 @@ class Assignment(Message, frozen=True, tag=True, kw_only=True):
         return self.call.gang.ring
 
 
-class Reserved(Message, frozen=True, tag=True):
-    """The function of a gang's member is loaded, and the process holds `port`: it waits for `FormGang`."""
-
-    port: int
-
-
 class SharedValue(Message, frozen=True, tag=True):
     """From `FormGang` on: a value for the other members of the gang, which get it as `PeerShared`."""
 
@@ -214,42 +209,10 @@ class Stepped(Message, frozen=True, tag=True):
     """Where the newest steps went; None where no ring notes that."""
 
 
-class Heals(Message, frozen=True, tag=True):
-    """Whether the process can continue in a new ring after the loss of another member. It comes where that changes."""
-
-    heals: bool
-    moves: bool = False
-    """It can also change its ring, between two steps, for a process that is prepared."""
-    shrinks: bool = False
-    """It can also continue in a ring of fewer members."""
-
-
 class Doubts(Message, frozen=True, tag=True):
     """The hosts of other members acknowledge nothing that this one sends: the ring is broken."""
 
     ranks: list[int]
-
-
-class Healed(Message, frozen=True, tag=True):
-    """The process has joined ring `ring`, its state equals that of the others, and it is about to train on."""
-
-    ring: int
-    step: int
-    """Steps that it has finished."""
-
-
-class Prepared(Message, frozen=True, tag=True):
-    """The process has run the function up to its ring, and waits there for the place of another one."""
-
-    bound: bool = True
-    """The function has read which rank it has."""
-
-
-class LeftRing(Message, frozen=True, tag=True):
-    """The process leaves its ring after `step`, as all others do, and ends: another one takes its place in `ring`."""
-
-    ring: int
-    step: int
 
 
 class Snapshot(Message, frozen=True, tag=True):
@@ -327,7 +290,7 @@ ToMember = (
 )
 """Most come from the coordinator, and the agent passes them on."""
 FromMember = (
-    Reserved
+    Standing
     | SharedValue
     | FeedPhase
     | RowsAwaited
@@ -335,11 +298,7 @@ FromMember = (
     | Entered
     | Reported
     | Stepped
-    | Heals
     | Doubts
-    | Healed
-    | Prepared
-    | LeftRing
     | Snapshot
     | MemoryWritten
     | Unsaved

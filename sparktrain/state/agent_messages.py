@@ -15,6 +15,33 @@ from sparktrain.state.outcome import Outcome, Report
 from sparktrain.state.topology import MemberAddress
 
 
+class Standing(Message, frozen=True, tag=True, kw_only=True):
+    """How the process of a member stands: all that the coordinator knows of it beside its training.
+
+    The process sends the whole of it each time that something changes, and the newest one counts.
+    """
+
+    port: int = 0
+    """The port that it holds, once the training function is loaded: it waits for `FormGang`."""
+    heals: bool = False
+    """It can continue in a new ring after the loss of another member: it is within a call that heals."""
+    moves: bool = False
+    """It can also change its ring, between two steps, for a process that is prepared."""
+    shrinks: bool = False
+    """It can also continue in a ring of fewer members, which divide among themselves what is left of the data."""
+    waits: bool = False
+    """It has run the training function up to its ring, and waits there for the place of a member."""
+    bound: bool = True
+    """While it waits: the function has read which rank it has, so that the process can take no other one."""
+    ring: int = 0
+    """Number of the newest ring after the first that it has joined with the state of the others, to train on."""
+    leaves: int = 0
+    """Number of the ring for which it leaves its own, as all others do: it ends next, or a vacant place is taken."""
+    step: int = 0
+    """Steps that it had finished when it joined `ring`, or left its own for another one. No step is repeated where the
+    next one is that in which the ring before broke."""
+
+
 class HeldMember(Struct, frozen=True, kw_only=True):
     """A member that an agent has held since its coordinator was lost: it continues, or has ended meanwhile."""
 
@@ -27,10 +54,7 @@ class HeldMember(Struct, frozen=True, kw_only=True):
     """It has entered the training function."""
     trains: bool = False
     """See `MemberStarted`."""
-    heals: bool = False
-    moves: bool = False
-    shrinks: bool = False
-    """What it can do in a new ring: see `MemberHeals`."""
+    standing: Standing = Standing()
     step: int | None = None
     """Steps that it has finished; None before the first one."""
     seconds: float = 0.0
@@ -64,11 +88,11 @@ class AgentLeaves(Small, frozen=True, tag=True):
     """It stays for so long at most; None where that is not known."""
 
 
-class MemberReserved(Small, frozen=True, tag=True):
-    """The member of a gang has loaded the training function, holds a port, and waits for `FormGang`."""
+class MemberStands(Small, frozen=True, tag=True):
+    """A member of a gang, or a process that is prepared for its place, stands otherwise than before."""
 
     member: Member
-    port: int
+    standing: Standing
 
 
 class MemberShared(Large, frozen=True, tag=True):
@@ -112,48 +136,11 @@ class MemberAwaits(Small, frozen=True, tag=True):
     waiting: bool
 
 
-class MemberHeals(Small, frozen=True, tag=True):
-    """Whether the member can continue in a new ring after the loss of another one: within a call that heals."""
-
-    member: Member
-    heals: bool
-    moves: bool = False
-    """It can also change its ring, between two steps, for a process that is prepared."""
-    shrinks: bool = False
-    """It can also continue in a ring of fewer members, which divide among themselves what is left of the data."""
-
-
 class MemberDoubts(Small, frozen=True, tag=True):
     """The member cannot reach the hosts of other members of its gang: they acknowledge nothing."""
 
     member: Member
     ranks: tuple[Rank, ...]
-
-
-class MemberHealed(Small, frozen=True, tag=True):
-    """The member has joined ring `ring`, its state equals that of the others, and it is about to train on."""
-
-    member: Member
-    ring: int
-    step: int
-    """Steps that it has finished; the next one is that in which the ring before broke, where no step is repeated."""
-
-
-class MemberPrepared(Small, frozen=True, tag=True):
-    """The process has run the training function up to its ring, and waits there for the place of another one."""
-
-    member: Member
-    bound: bool = True
-    """The function has read which rank it has: the process can take no other one."""
-
-
-class MemberLeft(Small, frozen=True, tag=True):
-    """The member leaves its ring after `step`, as all others do, for the process that takes its place; it ends next."""
-
-    member: Member
-    ring: int
-    """Number of the ring that the others form without it."""
-    step: int
 
 
 class MemberAsked(Large, frozen=True, tag=True):
@@ -217,16 +204,12 @@ class MemberEnded(Large, frozen=True, tag=True):
 
 
 MemberMessage = (
-    MemberReserved
+    MemberStands
     | MemberShared
     | MemberStarted
     | MemberStepped
     | MemberAwaits
-    | MemberHeals
     | MemberDoubts
-    | MemberHealed
-    | MemberPrepared
-    | MemberLeft
     | MemberAsked
     | MemberReported
     | CheckpointStored

@@ -29,7 +29,6 @@ _FREES_NOTHING = (
     m.MemberReported,
     m.MemberStepped,
     m.MemberStarted,
-    m.MemberReserved,
     m.MemberShared,
     m.MemberAsked,
     m.SnapshotHeld,

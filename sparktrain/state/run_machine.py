@@ -164,23 +164,15 @@ class RunMachine:
             case m.MemberAwaits(feed=feed, waiting=waiting):
                 gang.progress.await_rows(message.member.rank, feed, waiting, at)
                 return []
-            case m.MemberHeals(heals=heals):
-                gang.declare(message)
-                # At once: a member that cannot change its ring for a process heals again after its next step.
-                return [] if heals else self._handovers.check(at)
+            case m.MemberStands():
+                return self._on_stands(gang, message, at)
             case m.MemberDoubts(ranks=ranks):
                 doubted = [gang.agents[rank] for rank in ranks if 0 <= rank < gang.size]
                 silent = [agent for entry in doubted for agent in self._agents.doubt(entry, at)]
                 return [do.Send(agent, m.AskHeartbeat()) for agent in silent]
-            case m.MemberHealed():
-                healed = self._restarts.healed(gang, message, at)
-                return [refused(agent, message.member)] if healed is None else [*healed, *self._delete(gang)]
-            case m.MemberLeft():
-                handed_over = self._handovers.left(gang, message, at)
-                return [refused(agent, message.member)] if handed_over is None else handed_over
             case m.MemberAsked(member=member) if member.rank == CHIEF:
                 return [do.AskSampler(agent, member, message.number, message.question)]
-            case m.MemberPrepared() | m.MemberAsked():
+            case m.MemberAsked():
                 return [refused(agent, message.member)]
             case m.CheckpointStored():
                 return self._on_checkpoint(gang, agent, message, at)
@@ -190,8 +182,6 @@ class RunMachine:
                 return self._on_part(gang, agent, message)
             case m.SnapshotHeld():
                 return self._on_held(gang, agent, message, at)
-            case m.MemberReserved():
-                return self._on_reserved(gang, message)
             case m.MemberShared():
                 return self._on_shared(gang, agent, message)
             case m.MemberStarted():
@@ -204,10 +194,26 @@ class RunMachine:
         gang = self.sweep.gangs.get(member.trial) if self.sweep.run == member.run else None
         return gang if gang is not None and gang.has_member(agent, member) else None
 
-    def _on_reserved(self, gang: Gang, message: m.MemberReserved) -> Commands:
-        if (again := self._restarts.reserved(gang, message)) is not None:
+    def _on_stands(self, gang: Gang, message: m.MemberStands, at: float) -> Commands:
+        """Whatever of it has changed: each part counts only where the gang waits for it."""
+        rank = message.member.rank
+        standing = message.standing
+        before = gang.attendance.stand(rank, standing)
+        commands = self._on_reserved(gang, rank, standing.port) if standing.port else []
+        # At once: a member that cannot change its ring for a process heals again after its next step.
+        if before.heals and not standing.heals:
+            commands += self._handovers.check(at)
+        return [
+            *commands,
+            *self._handovers.left(gang, message, at),
+            *self._restarts.healed(gang, at),
+            *self._delete(gang),
+        ]
+
+    def _on_reserved(self, gang: Gang, rank: Rank, port: int) -> Commands:
+        if (again := self._restarts.reserved(gang, rank, port)) is not None:
             return again
-        if not gang.reserve(message.member.rank, message.port) or gang.stop.by is not None:
+        if not gang.reserve(rank, port) or gang.stop.by is not None:
             return []
         return [do.Send(agent, m.FormGang(member, gang.places)) for agent, member in gang.live()]
 

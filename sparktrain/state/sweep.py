@@ -248,7 +248,8 @@ class Sweep:
         """Member `rank`, which was lost, has restarted alone and trains again; or the others train on without it."""
         trial = self.trials[gang.trial]
         failure = absence.failure
-        step = gang.absences.kept_step if absence.ring else None
+        # The member of the ring that is ahead keeps its state, and the others come to it.
+        step = max(gang.joined.values(), default=None) if absence.ring else None
         restart = Restart(
             rank=int(rank),
             host=failure.host,

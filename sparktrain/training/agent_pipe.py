@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.threads import spawn
 from sparktrain.errors import ProtocolError
@@ -23,6 +25,7 @@ from sparktrain.state.agent_messages import (
     PeerShared,
     RingBroken,
     RingJoined,
+    Standing,
 )
 from sparktrain.state.topology import MemberAddress
 
@@ -79,6 +82,7 @@ class AgentWire:
         self._clock = clock or SystemClock()
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
+        self._standing = Standing()
         self._has_obeyed = False
         self._asked: set[bool] = set()
         """The snapshots that were asked for: True stands for one in the store."""
@@ -151,6 +155,12 @@ class AgentWire:
         self._asked.discard(in_store)
         return is_requested
 
+    def stand(self, **changes: int) -> None:
+        """Report how this member stands: `changes` are fields of `Standing`. Raises OSError when the agent is gone."""
+        with self._sending:
+            self._standing = replace(self._standing, **changes)
+            self._pipe.send(self._standing)
+
     # ---- rendezvous of the gang
 
     def reserve(self, port: int) -> tuple[MemberAddress, ...] | None:
@@ -158,7 +168,7 @@ class AgentWire:
 
         Blocks as long as the coordinator waits, which ends the processes of a gang that does not form.
         """
-        self.send(m.Reserved(port))
+        self.stand(port=port)
         while self._formed is None and not self._pipe.ended:
             self._look(1.0)
         return None if self._formed is None else self._formed.places
@@ -178,21 +188,9 @@ class AgentWire:
 
     # ---- rings that heal
 
-    def heals(self, heals: bool, moves: bool, shrinks: bool = False) -> None:
-        """Report whether this member can continue in a new ring, change its ring for a process that is prepared, and
-        continue in a ring of fewer members.
-
-        Raises OSError when the agent is gone.
-        """
-        self.send(m.Heals(heals, moves, shrinks))
-
     def doubts(self, ranks: Sequence[int]) -> None:
         """Report members with hosts that this member cannot reach. Raises OSError when the agent is gone."""
         self.send(m.Doubts(list(ranks)))
-
-    def healed(self, ring: int, step: int) -> None:
-        """Report that this member is about to train on in `ring`. Raises OSError when the agent is gone."""
-        self.send(m.Healed(ring, step))
 
     def await_joined(self, ring: int, timeout_s: float) -> bool:
         """Wait until all members have reported that they have joined `ring`.
@@ -255,20 +253,19 @@ class AgentWire:
         has no place for it, which ends a process that it does not need; None when the agent is gone. Raises OSError
         when it is gone before.
         """
-        self.send(m.Prepared(bound))
+        self.stand(waits=True, bound=bound)
         while (self._formed is None or not self._formed.ring) and not self._pipe.ended:
             self._look(1.0)
-        return None if self._formed is None or not self._formed.ring else self._formed
+        if self._formed is None or not self._formed.ring:
+            return None
+        self.stand(waits=False)
+        return self._formed
 
     @property
     def offer(self) -> OfferHandover | None:
         """The process that waits for a place in the present ring; None without one. Never blocks."""
         self._receive()
         return self._offer
-
-    def left(self, ring: int, step: int) -> None:
-        """Report that this process leaves its ring for another one. Raises OSError when the agent is gone."""
-        self.send(m.LeftRing(ring, step))
 
     # ---- streams
 

@@ -55,8 +55,8 @@ class RingModel:
         self._commands = len(self.world.commands)
         # First: a gang that waits for an agent shrinks when its last member can.
         for fed in self.world.fed[self._fed :]:
-            if isinstance(fed.message, m.MemberHeals):
-                shrinks = fed.message.heals and fed.message.shrinks
+            if isinstance(fed.message, m.MemberStands):
+                shrinks = fed.message.standing.heals and fed.message.standing.shrinks
                 (self._shrinking.add if shrinks else self._shrinking.discard)(fed.message.member)
         for command in commands:
             if isinstance(command, do.Send):
@@ -152,23 +152,23 @@ class RingModel:
             self._fresh.add(start.member)
 
     def _hear(self, message: m.MemberMessage) -> None:
-        if isinstance(message, m.MemberHeals):
-            (self._able.add if message.heals else self._able.discard)(message.member)
-        elif isinstance(message, m.MemberHealed):
-            key = message.member.trial, message.member.generation, message.ring
-            self._healed.setdefault(key, set()).add(message.member)
-        elif isinstance(message, m.MemberPrepared):
-            if message.bound and message.member not in self._ready:
-                self._bound.add(message.member)
-            self._ready.add(message.member)
-        elif isinstance(message, m.MemberLeft) and (message.member, message.ring) in self._comebacks:
-            pass  # the chief reports it for all, and stays
-        elif isinstance(message, m.MemberLeft):
-            self._dismissed.add(message.member)
-            self._offers.pop(message.member, None)
-            key = message.member.trial, message.member.generation, message.ring
-            self._formed.get(key, {}).pop(message.member, None)
-            self._notified.get(key, set()).discard(message.member.rank)
+        if not isinstance(message, m.MemberStands):
+            return
+        member = message.member
+        standing = message.standing
+        (self._able.add if standing.heals else self._able.discard)(member)
+        self._healed.setdefault((member.trial, member.generation, standing.ring), set()).add(member)
+        if standing.waits:
+            if standing.bound and member not in self._ready:
+                self._bound.add(member)
+            self._ready.add(member)
+        # The chief reports it for all where the place was vacant, and stays.
+        if standing.leaves and (member, standing.leaves) not in self._comebacks:
+            self._dismissed.add(member)
+            self._offers.pop(member, None)
+            key = member.trial, member.generation, standing.leaves
+            self._formed.get(key, {}).pop(member, None)
+            self._notified.get(key, set()).discard(member.rank)
 
     def _check_processes(self) -> None:
         gangs = self.world.machine.sweep.gangs.values() if self.world.machine.sweep is not None else ()

@@ -240,7 +240,7 @@ class History:
         if not worker.entered:
             if self.size > 1 and worker.place is None:
                 self.office.world.reserved.add(member)
-                worker.outbox.post(m.MemberReserved(member, 4000 + member.rank))
+                worker.outbox.post(m.MemberStands(member, m.Standing(port=4000 + member.rank)))
                 if worker.place is None:
                     return
             worker.entered = True

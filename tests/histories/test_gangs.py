@@ -88,7 +88,10 @@ def act(world: World, what: str, which: int, names: list[AgentId], serving: bool
         losses = list(Loss)
         world.explain(names[which % len(names)], losses[which % len(losses)])
     elif what == "again" and world.fed:
-        world.feed(replace(world.fed[which % len(world.fed)], at=world.at))
+        event = world.fed[which % len(world.fed)]
+        if isinstance(event.message, m.MemberStands):  # no older one is sent again
+            event = replace(event, message=m.MemberStands(event.message.member, world.standings[event.message.member]))
+        world.feed(replace(event, at=world.at))
     elif what == "drain":
         world.drain(f"host-{which % 3}", request=str(len(world.records)))
     elif agent is None:

@@ -12,11 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.base.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang, GangStatus
+from sparktrain.state.gangs.gang_progress import GangAttendance
 from sparktrain.state.losses.absence import MemberAbsences
 from sparktrain.state.losses.handover import Handover
 from sparktrain.state.losses.handovers import Handovers
@@ -204,15 +206,14 @@ def test_rings_heal_in_any_history(part: int) -> None:
 # ---- mistakes
 
 
-def _forgets_who_cannot(gang: Gang, message: m.MemberHeals) -> None:
+def _forgets_who_cannot(attendance: GangAttendance, rank: Rank, standing: m.Standing) -> m.Standing:
     """A member that leaves its call of `fit` still counts as one that heals."""
-    gang.attendance.declare(message.member.rank, heals=True, moves=message.moves, shrinks=message.shrinks)
+    return _stand(attendance, rank, replace(standing, heals=True))
 
 
-def _with_absent(gang: Gang, rank: Rank, absence: Any) -> None:
-    """The declaration of a lost process counts for the next one."""
-    absence.step = gang.progress.last_step
-    gang.absences.depart(rank, absence, had_steps=gang.progress.forget(rank))
+def _any_ring(gang: Gang) -> dict[Rank, int]:
+    """Who has joined the broken ring counts for the next one."""
+    return {rank: standing.step for rank, standing in gang.attendance.standings.items() if standing.ring}
 
 
 def _same_process(absences: MemberAbsences, rank: Rank, absence: Any, *, had_steps: bool) -> None:
@@ -220,27 +221,28 @@ def _same_process(absences: MemberAbsences, rank: Rank, absence: Any, *, had_ste
     absences.by_rank[rank] = absence
 
 
-def _hurried(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> list[do.Command]:
+def _hurried(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """The gang counts as healed when one member is there."""
-    for rank in list(gang.absences.by_rank):
-        gang.absences.healed[message.member.rank] = message.step
+    for rank in list(gang.absences.by_rank if gang.joined else ()):
         restarts._sweep.returned(gang, rank, gang.heal(rank, at), at)
     return []
 
 
 _healed = MemberRestarts.healed
+_stand = GangAttendance.stand
 
 
-def _mute(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> list[do.Command] | None:
+def _mute(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """No member learns that all have joined the ring."""
-    return None if _healed(restarts, gang, message, at) is None else []
+    _healed(restarts, gang, at)
+    return []
 
 
-def _early(restarts: MemberRestarts, gang: Gang, message: m.MemberHealed, at: float) -> list[do.Command] | None:
+def _early(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """Each member trains on when it has joined the ring itself."""
-    commands = _healed(restarts, gang, message, at)
-    agent = gang.agents[message.member.rank]
-    return None if commands is None else [*commands, do.Send(agent, m.RingJoined(message.member, message.ring))]
+    ring = gang.absences.newest_ring
+    joined = [do.Send(gang.agents[rank], m.RingJoined(gang.member(rank), ring)) for rank in gang.joined if ring]
+    return [*_healed(restarts, gang, at), *joined]
 
 
 _break_ring = MemberRestarts._break_ring
@@ -269,30 +271,22 @@ def _keeps_next(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Comm
     return commands
 
 
-def _keeps_reports(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
-    """Who has joined the broken ring counts for the next one."""
-    healed = gang.absences.healed
-    commands = _break_ring(restarts, gang, at)
-    gang.absences.healed = healed
-    return commands
-
-
 _reserved = MemberRestarts.reserved
 
 
-def _alone(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> list[do.Command] | None:
+def _alone(restarts: MemberRestarts, gang: Gang, rank: Rank, port: int) -> list[do.Command] | None:
     """Only the next process learns the places of the next ring."""
-    commands = _reserved(restarts, gang, message)
+    commands = _reserved(restarts, gang, rank, port)
     return commands[:1] if commands else commands
 
 
-def _first_only(restarts: MemberRestarts, gang: Gang, message: m.MemberReserved) -> list[do.Command] | None:
+def _first_only(restarts: MemberRestarts, gang: Gang, rank: Rank, port: int) -> list[do.Command] | None:
     """The ring forms once one of the next processes has its port."""
     for absence in gang.absences.by_rank.values():
         absence.reserved = False
-    commands = _reserved(restarts, gang, message)
+    commands = _reserved(restarts, gang, rank, port)
     away = gang.absences.by_rank
-    if message.member.rank not in away or not away[message.member.rank].reserved:
+    if rank not in away or not away[rank].reserved:
         return commands
     ring = gang.absences.newest_ring
     return [do.Send(agent, m.FormGang(peer, gang.places, ring)) for agent, peer in gang.live()]
@@ -371,8 +365,7 @@ def _again(absences: MemberAbsences, rank: Rank) -> int:
 
 
 MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "heals a member that cannot": partial(patch.object, Gang, "declare", _forgets_who_cannot),
-    "keeps the word of a lost process": partial(patch.object, Gang, "depart", _with_absent),
+    "heals a member that cannot": partial(patch.object, GangAttendance, "stand", _forgets_who_cannot),
     "does not fence the lost process": partial(patch.object, MemberAbsences, "depart", _same_process),
     "is healed too early": partial(patch.object, MemberRestarts, "healed", _hurried),
     "informs none that all have joined": partial(patch.object, MemberRestarts, "healed", _mute),
@@ -387,7 +380,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "gives a number twice": partial(patch.object, MemberAbsences, "next_incarnation", _again),
     "heals the loss of most members": partial(patch.object, MemberRestarts, "_heals", _most_lost),
     "keeps next processes of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_next),
-    "keeps reports of a broken ring": partial(patch.object, MemberRestarts, "_break_ring", _keeps_reports),
+    "keeps reports of a broken ring": partial(patch.object, Gang, "joined", property(_any_ring)),
     "forms a ring before all have a place": partial(patch.object, MemberRestarts, "reserved", _first_only),
     "shrinks beyond the minimum": partial(patch, "sparktrain.state.seats.policies.can_shrink", _too_small),
     "leaves out the chief": partial(patch, "sparktrain.state.seats.policies.can_shrink", _without_chief),

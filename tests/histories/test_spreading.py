@@ -152,8 +152,8 @@ class History:
     def check(self) -> None:
         """What has happened since the last call, by the hosts."""
         for fed in self.world.fed[self.heard :]:
-            if isinstance(fed.message, m.MemberHeals):
-                moves = fed.message.heals and fed.message.moves
+            if isinstance(fed.message, m.MemberStands):
+                moves = fed.message.standing.heals and fed.message.standing.moves
                 (self.able.add if moves else self.able.discard)(fed.message.member)
         self.heard = len(self.world.fed)
         sweep = self.world.machine.sweep
@@ -174,7 +174,8 @@ class History:
         sweep = self.world.machine.sweep
         members = set() if gang is None else {member for _, member in gang.live()}
         stopped = {message.member for message in self.world.sent(m.StopMember)}
-        left = {fed.message.member for fed in self.world.fed if isinstance(fed.message, m.MemberLeft)}
+        stands = [fed.message for fed in self.world.fed if isinstance(fed.message, m.MemberStands)]
+        left = {message.member for message in stands if message.standing.leaves}
         prepared = {start.member for start in self.world.all(do.PlaceMember) if start.prepared}
         waiting = set(self.world.running.values()) & prepared - members - stopped - left
         assert len(waiting) <= 1, f"two members move at once: {waiting}"

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.base.ids import Rank
 from sparktrain.state import commands as do
@@ -26,7 +27,7 @@ _take_place = PreparedProcesses.take_place
 def _any_rank(handovers: Handovers, gang: Gang, rank: Rank) -> Handover | None:
     """A process takes the place of a rank that its function has not read."""
     for standby in gang.handovers.standbys:
-        standby.bound = False
+        standby.standing = replace(standby.standing, bound=False)
     return _pop_ready(handovers, gang, rank)
 
 
@@ -34,7 +35,7 @@ def _not_ready(handovers: Handovers, gang: Gang, rank: Rank) -> Handover | None:
     """A process takes a place before it waits for one."""
     for standby in gang.handovers.standbys:
         standby.state = SeatState.WAITING
-        standby.bound = False
+        standby.standing = replace(standby.standing, bound=False)
     return _pop_ready(handovers, gang, rank)
 
 

@@ -13,6 +13,7 @@ import cloudpickle
 from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
+from sparktrain.state.agent_messages import Standing
 from sparktrain.state.outcome import Failure, Outcome, Report
 from tests.support.member_calls import member_call
 
@@ -107,7 +108,7 @@ async def see_out(child: MemberProcess, trial: Trial) -> Trial:
                 trial.entered = True
             case m.Reported(report=report):
                 trial.reports.append(report)
-            case m.Reserved(port=port):
+            case Standing(port=port):
                 trial.ports.append(port)
             case m.FunctionEnded(outcome=outcome):
                 assert trial.outcome is None

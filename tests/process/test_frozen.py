@@ -41,7 +41,7 @@ async def test_a_suspended_member_is_ended_alone_and_in_a_gang(bench: Bench, tmp
     place = Placement(0, "host", os.getpid(), os.getpid(), None, (), (), {})
     child = await bench.zygote.fork()
     # Of a gang the others never come: it waits for them, which is as good as training.
-    wanted = m.MemberStarted if size == 1 else m.MemberReserved
+    wanted = m.MemberStarted if size == 1 else m.MemberStands
     training = asyncio.create_task(session.train(child, place, post))
     try:
         assert isinstance(await asyncio.wait_for(posted.get(), 10.0), wanted)

@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from sparktrain.protocol.pipe_messages import Healed
 from tests.support.kills import Kills
 
 ROWS = 96
@@ -91,7 +90,9 @@ def train(folder: str, kills: list[Any], every: str, ctx: Any, late: bool = Fals
 def _delay_reports(wire: Any) -> None:
     """Send each report that this process has joined a ring `LATE_S` later."""
 
-    def send_later(ring: int, step: int) -> None:
-        threading.Timer(LATE_S, wire.send, (Healed(ring, step),)).start()
+    stand = wire.stand
 
-    wire.healed = send_later
+    def stand_later(**changes: int) -> None:
+        threading.Timer(LATE_S if "ring" in changes else 0.0, stand, kwargs=changes).start()
+
+    wire.stand = stand_later

@@ -11,7 +11,7 @@ from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.state.agent_messages import FormGang, PeerShared
+from sparktrain.state.agent_messages import FormGang, PeerShared, Standing
 from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.gang_join import RING_TIMEOUT_S
@@ -49,7 +49,7 @@ async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str)
         ended = None
         while (message := await child.receive()) is not None:
             match message:
-                case m.Reserved(port=port):
+                case Standing(port=port):
                     ports[rank] = port
                     if len(ports) == 2:
                         roles = (Role.CHIEF, Role.WORKER)

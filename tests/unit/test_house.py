@@ -84,7 +84,7 @@ def test_callables_of_parameters_and_fields(source: str, annotated: int) -> None
 
 
 def test_inherited_docstrings_and_messages_of_membership() -> None:
-    figures = measure(['class Healed(Message):\n    """See base class."""\n', 'class Healing:\n    """See it."""\n'])
+    figures = measure(['class Standing(Message):\n    """See base class."""\n', 'class Healing:\n    """See it."""\n'])
     assert (figures["inherited"], figures["membership"]) == (1, 1)
 
 

@@ -180,9 +180,9 @@ class SlotSurvey:
                     link.post(self._shared.tokens)
                 member_call = MemberCall(params=params, seed=0, gang=MemberGang(size=self._slots))
                 link.post(m.StartMember(member=agent, call=member_call, store=store))
-            case m.MemberReserved(port=port) if not self._formed:
+            case m.MemberStands(standing=m.Standing(port=port)) if not self._formed:
                 self._places[join.slot] = MemberAddress(join.host, join.address, port, Role.WORKER)
-            case m.Ready() | m.MemberReserved():
+            case m.Ready() | m.MemberStands():
                 link.post(m.Dismiss("the other slots have started without this one"))
             case m.MemberStarted():
                 self._finished.add(join.slot)

@@ -155,7 +155,8 @@ class VirtualPool:
             case on.Suggested():
                 self._feed(happening)
             case _Entry(agent=agent, member=member, size=size) if self._is_on(agent, member):
-                self._send(agent, m.MemberReserved(member, 1) if size > 1 else m.MemberStarted(member, 0))
+                held = m.MemberStands(member, m.Standing(port=1))
+                self._send(agent, held if size > 1 else m.MemberStarted(member, 0))
             case _Step(agent=agent, member=member) if self._is_on(agent, member):
                 self._step(agent, member)
 

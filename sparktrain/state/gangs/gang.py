@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.base.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.state.agent_messages import FormGang, MemberHeals
+from sparktrain.state.agent_messages import FormGang
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
@@ -122,6 +122,14 @@ class Gang:
         return not self.absences.by_rank and all(self.state_of(rank) is SeatState.TRAINING for rank in self.ranks)
 
     @property
+    def joined(self) -> dict[Rank, int]:
+        """Members that have joined the newest ring after the first, with the steps that they had finished."""
+        newest = self.absences.newest_ring
+        ranks = [rank for rank in self.ranks if rank in self.attendance.standings] if newest else []
+        standings = {rank: self.attendance.standings[rank] for rank in ranks}
+        return {rank: standing.step for rank, standing in standings.items() if standing.ring == newest}
+
+    @property
     def handovers(self) -> GangHandovers:
         """How its members move to prepared processes."""
         return self.absences.handovers
@@ -151,7 +159,7 @@ class Gang:
         absence.step = max(reported, default=None)
         if (pace := self.progress.paces.get(rank)) is not None:
             absence.called = pace.called
-        self.attendance.declare(rank, heals=False)
+        self.attendance.standings.pop(rank, None)
         self.absences.depart(rank, absence, had_steps=self.progress.forget(rank))
 
     def hand_to(self, rank: Rank, agent: AgentId, by: float) -> Member:
@@ -233,10 +241,6 @@ class Gang:
         if absence is None or absence.state is not SeatState.JOINING:
             return None
         return absence if absence.ring else self.absences.by_rank.pop(rank)
-
-    def declare(self, message: MemberHeals) -> None:
-        """A member can continue in a new ring after the loss of another one, and change its ring, or no more."""
-        self.attendance.declare(message.member.rank, message.heals, message.moves, message.shrinks)
 
     def step(self, rank: Rank, pace: Pace) -> None:
         """Member `rank` has finished steps."""

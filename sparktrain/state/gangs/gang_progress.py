@@ -3,10 +3,14 @@
 from msgspec import Struct
 
 from sparktrain.base.ids import Rank
+from sparktrain.state.agent_messages import Standing
 from sparktrain.state.gangs.step_times import SlowMember, StepTimes
 from sparktrain.state.gangs.stragglers import slow_member
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Outcome
+
+_UNKNOWN = Standing()
+"""Of a member that has sent nothing yet."""
 
 
 class Pace(Struct, gc=False):
@@ -36,22 +40,30 @@ class GangAttendance(Struct, gc=False):
     entered: set[Rank] = set()
     training: set[Rank] = set()
     """Workers of a gang with parameter servers that train by themselves."""
-    heals: set[Rank] = set()
-    """Members that can continue in a new ring after the loss of another one."""
-    moves: set[Rank] = set()
-    """Those of them that can also change their ring for a process that is prepared."""
-    shrinks: set[Rank] = set()
-    """Those that can continue in a ring of fewer members."""
+    standings: dict[Rank, Standing] = {}
+    """How the processes of the members stand."""
     ended: dict[Rank, Outcome] = {}
 
-    def declare(self, rank: Rank, heals: bool, moves: bool = False, shrinks: bool = False) -> None:
-        """What member `rank` can do from now on."""
-        abilities = ((self.heals, heals), (self.moves, heals and moves), (self.shrinks, heals and shrinks))
-        for members, is_able in abilities:
-            if is_able:
-                members.add(rank)
-            else:
-                members.discard(rank)
+    def stand(self, rank: Rank, standing: Standing) -> Standing:
+        """Member `rank` stands like this from now on; returns how it has stood before."""
+        before = self.standings.get(rank, _UNKNOWN)
+        self.standings[rank] = standing
+        return before
+
+    @property
+    def heals(self) -> set[Rank]:
+        """Members that can continue in a new ring after the loss of another one."""
+        return {rank for rank, standing in self.standings.items() if standing.heals}
+
+    @property
+    def moves(self) -> set[Rank]:
+        """Those of them that can also change their ring for a process that is prepared."""
+        return {rank for rank, standing in self.standings.items() if standing.heals and standing.moves}
+
+    @property
+    def shrinks(self) -> set[Rank]:
+        """Those that can continue in a ring of fewer members."""
+        return {rank for rank, standing in self.standings.items() if standing.heals and standing.shrinks}
 
     def backdate(self, seconds: float) -> None:
         """This driver knows the gang only now, and it has trained for `seconds` already."""

@@ -79,19 +79,10 @@ class MemberAbsences(Struct, gc=False):
     handovers: GangHandovers = field(default_factory=GangHandovers)
     newest_ring: int = 0
     """Number of the newest ring that the members form, or have formed."""
-    adopted_ring: int = 0
-    """Number of the ring in which this driver has adopted all members; 0 where it has formed the gang."""
-    healed: dict[Rank, int] = {}
-    """Members that have joined that ring, with the steps that they have finished."""
     vacant: set[Rank] = set()
     """Members that the others train without: they have had no agent since their losses."""
     shrunk_at: float | None = None
     """When the others have started to train without the newest of them."""
-
-    @property
-    def kept_step(self) -> int | None:
-        """The step of the member of that ring which is ahead: it keeps its state, and the others come to it."""
-        return max(self.healed.values(), default=None)
 
     @property
     def healing(self) -> tuple[Rank, Absence] | None:

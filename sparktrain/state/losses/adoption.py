@@ -136,7 +136,7 @@ class Adoptions:
         """Whether the members that agents have offered can form a ring without those that are lost."""
         offers = self._held(trial)
         size = len(trial.attempt.hosts)
-        trains = all(held.heals and held.entered and held.step is not None for _, held in offers.values())
+        trains = all(held.standing.heals and held.entered and held.step is not None for _, held in offers.values())
         return self._sweep.limits.heals and self._sweep.stop is None and trains and size <= 2 * len(offers) < 2 * size
 
     def _adopt(self, trial: Trial, adopted: AdoptionRound, at: float) -> None:
@@ -166,7 +166,6 @@ class Adoptions:
             self._recover(gang, rank, agent, held, at)
             adopted.commands.append(do.AdoptMember(agent.id, held.member, trial.params))
         if len(offers) == gang.size and (ring := gang.absences.newest_ring):
-            gang.absences.adopted_ring = ring
             # The driver before may have been lost before it could confirm that, and they wait for it.
             adopted.commands += [do.Send(agent, m.RingJoined(member, ring)) for agent, member in gang.live()]
         for rank in map(Rank, range(gang.size)):
@@ -184,7 +183,7 @@ class Adoptions:
         gang.attendance.reserved.add(rank)
         if held.entered:
             self._sweep.enter(gang, rank, agent, at, trains=held.trains)
-        gang.attendance.declare(rank, held.heals, held.moves, held.shrinks)
+        gang.attendance.stand(rank, held.standing)
         if held.step is not None:
             gang.step(rank, Pace(held.step, at))
 

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from sparktrain.base.ids import AgentId, Member, Rank
+from sparktrain.state.agent_messages import Standing
 from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.seats.seat_change import SeatChange
 from sparktrain.state.topology import MemberAddress
@@ -25,8 +26,7 @@ class Handover(Struct, gc=False, kw_only=True):
     state: SeatState = SeatState.JOINING
     change: SeatChange
     """Why the member moves or comes back, or that the process waits for a loss."""
-    bound: bool = True
-    """The training function has read which rank it has: the process can take no other one."""
+    standing: Standing = Standing()
     ring: int = 0
     """Once the members are to leave theirs after the same step: number of the ring that they form with it; else 0."""
 
@@ -56,9 +56,9 @@ class GangHandovers(Struct, gc=False):
     def ready_for(self, rank: Rank) -> Handover | None:
         """The process that can take the place of member `rank` now."""
         ready = [standby for standby in self.standbys if standby.state is SeatState.WAITING]
-        able = [standby for standby in ready if standby.member.rank == rank or not standby.bound]
+        able = [standby for standby in ready if standby.member.rank == rank or not standby.standing.bound]
         # One that can take no other rank, where there is one.
-        return max(able, key=lambda standby: (standby.bound, standby.member.rank == rank), default=None)
+        return max(able, key=lambda standby: (standby.standing.bound, standby.member.rank == rank), default=None)
 
     def remove(self, process: Handover) -> None:
         """It takes no place."""

@@ -102,9 +102,8 @@ class Handovers:
     def _on_standby(self, gang: Gang, standby: Handover, message: m.MemberMessage) -> None:
         """A message about a process that waits for a loss, or is to."""
         match message:
-            case m.MemberPrepared(bound=bound) if standby.state is SeatState.JOINING and standby.place.port:
+            case m.MemberStands(standing=standing) if standing.waits and standby.state is SeatState.JOINING:
                 standby.state = SeatState.WAITING
-                standby.bound = bound
             case m.MemberEnded():
                 gang.handovers.standbys.remove(standby)
                 gang.handovers.standby_failures += 1
@@ -140,14 +139,16 @@ class Handovers:
         if prepared is None:
             return [] if has_ended else None
         gang, process = prepared
+        if isinstance(message, m.MemberStands):
+            process.standing = message.standing
         match message:
-            case m.MemberReserved(port=port):
-                return self._processes.reserved(gang, process, port)
+            case m.MemberStands(standing=standing) if not process.place.port:
+                return self._processes.reserved(gang, process, standing.port) if standing.port else []
             case _ if process is not gang.handovers.current:
                 self._on_standby(gang, process, message)
             case m.MemberEnded():
                 return self._withdraw(gang, process)
-            case m.MemberPrepared() if process.state is SeatState.JOINING and process.place.port:
+            case m.MemberStands(standing=standing) if standing.waits and process.state is SeatState.JOINING:
                 able = GangFacts(self._run, gang, at).moves
                 return self._offer(gang, process, at) if able else self._end(gang, process, at, fails=True)
         return []
@@ -176,18 +177,18 @@ class Handovers:
 
     # ---- the ring changes
 
-    def left(self, gang: Gang, message: m.MemberLeft, at: float) -> Commands | None:
-        """The members have left their ring for the next one, which the prepared process joins; None where none is.
+    def left(self, gang: Gang, message: m.MemberStands, at: float) -> Commands:
+        """The members may have left their ring for the next one, which the prepared process joins.
 
         The one that leaves for good reports it, and the chief where the place was vacant.
         """
         handover = gang.handovers.current
-        if handover is None or message.ring != handover.ring:
-            return None
+        if handover is None or not handover.ring or message.standing.leaves != handover.ring:
+            return []
         rank = handover.rank
         joins = handover.change.reason is ChangeReason.VACANT
         if message.member.rank != (CHIEF if joins else rank):
-            return None
+            return []
         # Should the ring not form, the gang restarts for a reason that counts against no limit.
         failure = gang.located(Failure(FailureKind.LOST, handover.change.text, loss=Loss.DECOMMISSIONED), rank)
         by = at + self._sweep.limits.join_timeout_s
@@ -198,7 +199,7 @@ class Handovers:
             gang.absences.vacant.discard(rank)
         else:
             self._processes.leave(gang.agents[rank], message.member, at)
-            gang.handovers.moved_after = message.step
+            gang.handovers.moved_after = message.standing.step
         gang.depart(rank, absence)
         # One that has ended meanwhile, perhaps for its ring that was left, cannot join the next one.
         if gang.attendance.ended:

@@ -109,7 +109,6 @@ class MemberRestarts:
         # count for the next one.
         absences = gang.absences
         absences.newest_ring += 1
-        absences.healed = {}
         away = absences.by_rank
         commands: Commands = []
         for agent, member in gang.live():
@@ -220,26 +219,25 @@ class MemberRestarts:
         )
         return [start]
 
-    def reserved(self, gang: Gang, message: m.MemberReserved) -> Commands | None:
+    def reserved(self, gang: Gang, rank: Rank, port: int) -> Commands | None:
         """The member has its port again, and gets the addresses; the others learn where it is if it has moved, or form
         the next ring with it.
 
         None for a member that does not restart alone.
         """
-        rank = message.member.rank
-        member = message.member
+        member = gang.member(rank)
         absence = gang.absences.by_rank.get(rank)
         if absence is None:
             return None
-        if gang.stop.by is not None or absence.reserved:
+        if gang.stop.by is not None or absence.reserved or absence.state is not SeatState.JOINING:
             return []
         place = gang.places[rank]
         moved = not place.port
         # The others dial the port that they know, and learn of no other where members cannot move.
-        if absence.state is not SeatState.JOINING or (not moved and message.port != place.port):
-            return [do.Refused(gang.agents[rank], f"{member} holds port {message.port}, the others know another one")]
+        if not moved and port != place.port:
+            return [do.Refused(gang.agents[rank], f"{member} holds port {port}, the others know another one")]
         absence.reserved = True
-        gang.move(rank, replace(place, port=message.port))
+        gang.move(rank, replace(place, port=port))
         # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
             return form_ring(gang)
@@ -247,23 +245,14 @@ class MemberRestarts:
         peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
         return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
 
-    def healed(self, gang: Gang, message: m.MemberHealed, at: float) -> Commands | None:
-        """A member has joined the next ring, with the state of the others, and is about to train on.
-
-        When all have, the gang is healed, and they do so. None for a member that joins no ring.
-        """
+    def healed(self, gang: Gang, at: float) -> Commands:
+        """The gang is healed, and its members train on, once all have joined the next ring, with equal state."""
         absences = gang.absences
         away = absences.by_rank
         # The end of a member is that of the gang, also where all had joined the ring before.
         formed = bool(away) and not gang.attendance.ended and all(absence.reserved for absence in away.values())
-        # A driver that has adopted the gang gets again what the one before has heard.
-        if not away and 0 < message.ring == absences.adopted_ring:
-            return [do.Send(gang.agents[message.member.rank], m.RingJoined(message.member, message.ring))]
-        if not formed or message.ring != absences.newest_ring:
-            return None
-        absences.healed[message.member.rank] = message.step
         # Not when the next process enters the function: until its state equals that of the others, it has none to keep.
-        if len(absences.healed) < len(gang.ranks):
+        if not formed or len(gang.joined) < len(gang.ranks):
             return []
         absences.handovers.changed_at = at
         for rank, absence in list(away.items()):
@@ -271,7 +260,7 @@ class MemberRestarts:
             self._sweep.returned(gang, rank, over, at)
         # None trains on before: the next loss, which another agent reports, could come before the last of these
         # reports, and a next process that has trained already would count as one without a state.
-        return [do.Send(agent, m.RingJoined(member, message.ring)) for agent, member in gang.live()]
+        return [do.Send(agent, m.RingJoined(member, absences.newest_ring)) for agent, member in gang.live()]
 
     # ---- members that do not return
 

@@ -65,11 +65,11 @@ class PreparedProcesses:
         """The process is the next one of member `handover.rank`, which is away: it must train at `by`."""
         rank = handover.rank
         absences = gang.absences
-        absences.healed = {}
         if handover.member.rank == rank and handover.member.incarnation > absences.by_rank[rank].incarnation:
             absences.incarnations[rank] = handover.member.incarnation
         member = gang.hand_to(rank, handover.agent, by)
         gang.move(rank, handover.place)
+        gang.attendance.stand(rank, handover.standing)
         agent = self._agents.get(handover.agent)
         if agent is None or member == handover.member:
             return []

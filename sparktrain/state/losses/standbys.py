@@ -22,7 +22,7 @@ def standby_line(gang: Gang, standby: int) -> str:
         return ""
     ready = [process for process in gang.handovers.standbys if process.state is SeatState.WAITING]
     starting = len(gang.handovers.standbys) - len(ready)
-    bound = sorted({process.member.rank for process in ready if process.bound})
+    bound = sorted({process.member.rank for process in ready if process.standing.bound})
     # A loop of the user's own passes its step only once it trains.
     traced = " and step traced" if gang.attendance.moves else ""
     parts = [f"{len(ready)} ready, model built{traced}"] if ready else []

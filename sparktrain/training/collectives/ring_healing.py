@@ -191,7 +191,7 @@ class RingHealing:
         if heals and not self._listening:
             self._listening = True
             self._wire.on_ring_broken(self._break_off)
-        self._wire.heals(heals, moves, shrinks)
+        self._wire.stand(heals=heals, moves=moves, shrinks=shrinks)
 
     def healed(self, step: int) -> None:
         """Report that this member is about to train on after `step`, and wait until all members have reported that.
@@ -200,7 +200,7 @@ class RingHealing:
         RingError after `NEXT_RING_S`; OSError when the agent is gone.
         """
         ring = self._exchange.number
-        self._wire.healed(ring, step)
+        self._wire.stand(ring=ring, step=step)
         if not self._wire.await_joined(ring, NEXT_RING_S):
             raise RingError(
                 f"the coordinator did not confirm within {NEXT_RING_S:g} s that all members joined ring {ring}"
@@ -296,11 +296,11 @@ class RingHealing:
         if watch is not None:
             watch.pause()
         if offer.rank == self._rank:
-            self._wire.left(offer.ring, step)
+            self._wire.stand(leaves=offer.ring, step=step)
             self._healing_ring.leave()
             raise MovedAway(offer.places[offer.rank].host)
         if self._rank == 0 and self.lacks(offer.rank):
-            self._wire.left(offer.ring, step)
+            self._wire.stand(leaves=offer.ring, step=step)
         self._form(FormGang(offer.member, offer.places, offer.ring))
 
     def _form(self, formed: FormGang) -> None:

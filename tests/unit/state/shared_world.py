@@ -124,7 +124,7 @@ class SharedWorld:
         """The agent's member enters the training function, where it is alone; one of a gang holds a port first."""
         member = self.running[agent]
         if self.sweeps[member.run].limits.size > 1:
-            self.receive(agent, m.MemberReserved(member, 4000))
+            self.receive(agent, m.MemberStands(member, m.Standing(port=4000)))
         self.receive(agent, m.MemberStarted(member, 0))
 
     def start_all(self) -> None:
@@ -132,7 +132,7 @@ class SharedWorld:
         for agent, member in list(self.running.items()):
             gang = self.sweeps[member.run].gangs.get(member.trial)
             if gang is not None and gang.size > 1 and member.rank not in gang.attendance.entered:
-                self.receive(agent, m.MemberReserved(member, 4000))
+                self.receive(agent, m.MemberStands(member, m.Standing(port=4000)))
         for agent, member in list(self.running.items()):
             gang = self.sweeps[member.run].gangs.get(member.trial)
             if gang is not None and member.rank not in gang.attendance.entered:

@@ -98,7 +98,7 @@ def test_messages_of_the_process_before_do_not_count() -> None:
     world.fail(agent, FailureKind.SIGNAL)
     late = [
         m.MemberStarted(old, 1, trains=True),
-        m.MemberReserved(old, 4001),
+        m.MemberStands(old, m.Standing(port=4001)),
         m.MemberStepped(old, 99, 1.0),
         m.MemberShared(old, "key", b""),
         m.MemberEnded(old, Outcome(1.0, metrics={})),

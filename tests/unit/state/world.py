@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from sparktrain.base.ids import AgentId, Member, RunId, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
@@ -30,6 +32,8 @@ class World:
     """Members that hold a port."""
     fed: list[on.Event] = field(default_factory=list)
     """All messages of agents about members."""
+    standings: dict[Member, m.Standing] = field(default_factory=dict)
+    """How their processes stand."""
     written: int = 0
     """Checkpoints so far."""
     records: list[AnyRecord] = field(default_factory=list)
@@ -61,6 +65,8 @@ class World:
             elif isinstance(command, do.Send) and isinstance(command.message, m.RenameMember):
                 assert self.running[command.agent] == command.message.member, f"{command.agent} has another process"
                 self.running[command.agent] = command.message.successor
+                standing = self.standings[command.message.member]
+                self.standings[command.message.successor] = replace(standing, waits=False)
         return commands
 
     def receive(self, agent: AgentId, message: m.StateInput) -> list[do.Command]:
@@ -91,7 +97,13 @@ class World:
     def reserve(self, agent: AgentId, port: int = 4000) -> list[do.Command]:
         """The agent's member holds a port."""
         self.reserved.add(self.running[agent])
-        return self.receive(agent, m.MemberReserved(self.running[agent], port))
+        return self.stand(agent, port=port)
+
+    def stand(self, agent: AgentId, **changes: int) -> list[do.Command]:
+        """The process of the agent stands otherwise than before."""
+        member = self.running[agent]
+        self.standings[member] = replace(self.standings.get(member, m.Standing()), **changes)
+        return self.receive(agent, m.MemberStands(member, self.standings[member]))
 
     def step(self, agent: AgentId, step: int, per_s: float = 1.0, training: bool = True) -> None:
         """The agent's member has finished steps."""
@@ -113,11 +125,11 @@ class World:
 
         Without `moves` it is in a loop of the user's own, which does not change its ring before a loss.
         """
-        self.receive(agent, m.MemberHeals(self.running[agent], heals, moves=heals and moves, shrinks=shrinks))
+        self.stand(agent, heals=heals, moves=heals and moves, shrinks=shrinks)
 
     def heal(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
         """The agent's member has joined a ring, and is about to train on."""
-        return self.receive(agent, m.MemberHealed(self.running[agent], ring, step))
+        return self.stand(agent, ring=ring, step=step)
 
     def hold(self, agent: AgentId, step: int, *, paused: bool = False) -> list[do.Command]:
         """The agent holds a snapshot of its member in memory."""
@@ -129,13 +141,14 @@ class World:
 
     def prepare(self, agent: AgentId, port: int = 6000, *, bound: bool = True) -> list[do.Command]:
         """The agent's process, which is prepared, has come to its ring; `bound`: its function has read its rank."""
-        self.receive(agent, m.MemberReserved(self.running[agent], port))
+        self.stand(agent, port=port)
         self.receive(agent, m.MemberStarted(self.running[agent], 0))
-        return self.receive(agent, m.MemberPrepared(self.running[agent], bound))
+        waits = self.standings[self.running[agent]].waits  # what it has read does not change while it waits
+        return self.stand(agent) if waits else self.stand(agent, waits=True, bound=bound)
 
     def leave_ring(self, agent: AgentId, ring: int, step: int) -> list[do.Command]:
         """The agent's member leaves its ring for the process that takes its place."""
-        return self.receive(agent, m.MemberLeft(self.running[agent], ring, step))
+        return self.stand(agent, leaves=ring, step=step)
 
     def report(self, agent: AgentId, step: int = 1) -> list[do.Command]:
         """The agent's member reports."""

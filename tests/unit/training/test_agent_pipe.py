@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
@@ -19,6 +20,7 @@ from sparktrain.state.agent_messages import (
     PeerShared,
     RingBroken,
     RingJoined,
+    Standing,
 )
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.agent_pipe import AgentWire
@@ -44,7 +46,7 @@ def test_a_member_that_has_reserved_is_told_the_places_and_keeps_what_came_befor
     agent.send(FormGang(MEMBER, PLACES))
     agent.send(PeerShared(MEMBER, "b", b"2"))
     assert wire.reserve(4000) == PLACES
-    assert agent.receive() == m.Reserved(4000)
+    assert agent.receive() == Standing(port=4000)
     assert wire.stop_advised()
     assert [wire.shared(1.0), wire.shared(1.0), wire.shared(0.0)] == [("a", b"1"), ("b", b"2"), None]
 
@@ -141,7 +143,9 @@ def test_a_prepared_process_waits_for_the_first_ring_in_which_it_has_a_place(end
     assert wire.reserve(4000) == PLACES
     agent.send(FormGang(MEMBER, PLACES * 2, ring=3))
     assert wire.await_place(bound=False) == FormGang(MEMBER, PLACES * 2, ring=3)
-    assert [agent.receive(), agent.receive()] == [m.Reserved(4000), m.Prepared(bound=False)]
+    held = Standing(port=4000, bound=False)
+    stands = [Standing(port=4000), replace(held, waits=True), held]
+    assert [agent.receive() for _ in stands] == stands
 
 
 def test_a_prepared_process_waits_no_longer_than_its_agent_lives(ends) -> None:
@@ -162,8 +166,8 @@ def test_a_member_knows_of_a_process_that_waits_until_that_is_withdrawn_or_its_r
     agent.send(offer)
     agent.send(RingBroken(MEMBER, 3))
     assert wire.offer is None
-    wire.left(2, 41)
-    assert agent.receive() == m.LeftRing(2, 41)
+    wire.stand(leaves=2, step=41)
+    assert agent.receive() == Standing(leaves=2, step=41)
 
 
 def test_a_loss_that_came_first_is_told_to_the_callback_at_once(ends) -> None:
@@ -177,9 +181,9 @@ def test_a_loss_that_came_first_is_told_to_the_callback_at_once(ends) -> None:
 
 def test_a_member_that_heals_reports_it_and_waits_no_longer_than_its_agent_lives(ends) -> None:
     wire, agent = ends
-    wire.heals(True, False)
-    wire.healed(1, 40)
-    assert [agent.receive(), agent.receive()] == [m.Heals(True), m.Healed(1, 40)]
+    wire.stand(heals=True)
+    wire.stand(ring=1, step=40)
+    assert [agent.receive(), agent.receive()] == [Standing(heals=True), Standing(heals=True, ring=1, step=40)]
     agent.send(RingBroken(MEMBER, 2))
     agent.close()
     assert wire.next_ring(60.0) is None

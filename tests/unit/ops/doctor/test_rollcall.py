@@ -175,7 +175,7 @@ async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
         link.post(joining("lost", executor=1))
         await link.receive()
-        link.post(m.MemberReserved(member(1), 1))
+        link.post(m.MemberStands(member(1), m.Standing(port=1)))
         while not isinstance(await link.receive(), m.FormGang):
             pass
         lost.vanish()
@@ -189,7 +189,7 @@ async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
         slow = await transport.dialer().attend(LONG_S)
         visiting = asyncio.create_task(visit(here(0), transport.dialer(), LONG_S))
         slow.post(joining("slow", executor=1))
-        slow.post(m.MemberReserved(member(1), 1))
+        slow.post(m.MemberStands(member(1), m.Standing(port=1)))
         await until(lambda: made._finished)
         await clock.advance(LONG_S)
         report = await asyncio.wait_for(visiting, 10.0)
