@@ -173,7 +173,7 @@ class Crowd(Listener):
                 self._finish_later(slot, member)
             case m.StartMember(member=member):
                 self._post(slot, m.MemberStands(member, m.Standing(port=4000)))
-            case m.FormGang(member=member):
+            case m.Seating(member=member):
                 self._enter(slot, member)
                 self._post(slot, m.SnapshotHeld(member, 1, "checksum"))
                 self._finish_later(slot, member)

@@ -80,15 +80,11 @@ WIDE = 12
 MEMBERSHIP = frozenset(
     (
         "Doubts",
-        "FormGang",
         "MemberAdopted",
         "MemberDoubts",
-        "MemberMoved",
         "MemberStands",
-        "OfferHandover",
         "RenameMember",
-        "RingBroken",
-        "RingJoined",
+        "Seating",
         "Standing",
     )
 )
@@ -159,10 +155,10 @@ FIGURES = {
     "elastic": Figure(name="modules that import how gangs change", bound=18, goal=6),
     "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=16, goal=8),
-    "membership": Figure(name="messages of membership", bound=11, goal=8),
+    "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=463, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
-    "lines": Figure(name="lines of source", bound=124_230, goal=85_300),
+    "lines": Figure(name="lines of source", bound=124_171, goal=85_300),
 }
 
 

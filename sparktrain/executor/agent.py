@@ -374,16 +374,7 @@ class Agent:
                 case m.FeedEnded(member=member, over=over) if (mine := self._mine(member)) is not None:
                     mine.pass_on(over)
                 case (
-                    m.FormGang()
-                    | m.RingBroken()
-                    | m.RingJoined()
-                    | m.OfferHandover()
-                    | m.PeerShared()
-                    | m.MemberMoved()
-                    | m.Judged()
-                    | m.Advise()
-                    | m.AskSnapshot()
-                    | m.AnswerMember()
+                    m.Seating() | m.PeerShared() | m.Judged() | m.Advise() | m.AskSnapshot() | m.AnswerMember()
                 ) as message if (mine := self._mine(message.member)) is not None:
                     if isinstance(message, m.AnswerMember):
                         self.bench.outbox.answered(message.number)

@@ -169,8 +169,8 @@ class Visitor:
         with socket.create_server((self.report.address, 0), family=family, backlog=PEERS) as held:
             port = held.getsockname()[1]
             self._link.post(m.MemberStands(self._member, m.Standing(port=port)))
-            formed = await self._receive(m.FormGang, m.Dismiss)
-            if isinstance(formed, m.FormGang):
+            formed = await self._receive(m.Seating, m.Dismiss)
+            if isinstance(formed, m.Seating):
                 followers = following(formed.places, self.report.address, port)
                 self.note(peers=tuple(await asyncio.gather(*map(_connect, followers))))
                 self._link.post(m.MemberStarted(self._member, os.getpid()))

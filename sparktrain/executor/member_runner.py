@@ -115,8 +115,8 @@ class MemberSession:
         self._whole_log = is_chosen(start.call.env)
         self._log = LogFollower(home / "log.txt", start.call.options.log_limit, clock, is_whole=self._whole_log)
         self._over = asyncio.Event()
-        self.formed: m.FormGang | None = None
-        """The newest ring that it had to form."""
+        self.seating: m.Seating | None = None
+        """Of its newest ring."""
         self._named = asyncio.Event()
         """The member has the name that it keeps: one that is prepared gets that with its place."""
         if not start.call.gang.prepared:
@@ -362,12 +362,10 @@ class MemberSession:
 
     def pass_on(self, message: pm.ToMember) -> None:
         """Forward a message of the coordinator to the member, if it has a process."""
-        if isinstance(message, m.FormGang):
-            self.formed = message
-            if message.ring:
+        if isinstance(message, m.Seating) and message.moving is None:
+            self.seating = message
+            if message.ring and message.places:
                 self._named.set()
-        elif isinstance(message, m.RingBroken):
-            self.formed = None
         if self._child is not None:
             self._child.send(message)
 

@@ -155,12 +155,12 @@ class Workbench(Uploader):
         if session is None or not self.is_held:
             return None
         outbox = self.outbox
-        formed = session.formed
+        seating = session.seating or m.Seating(member=session.member)
         rank = session.member.rank
         return m.HeldMember(
             member=session.member,
-            place=None if formed is None or formed.ranks or rank >= len(formed.places) else formed.places[rank],
-            ring=0 if formed is None else formed.ring,
+            place=None if seating.ranks or rank >= len(seating.places) else seating.places[rank],
+            ring=seating.ring,
             entered=outbox.started is not None,
             trains=outbox.started is not None and outbox.started.trains,
             standing=outbox.standing,

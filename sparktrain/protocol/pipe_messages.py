@@ -17,13 +17,9 @@ from sparktrain.state.agent_messages import (
     Advise,
     AnswerMember,
     AskSnapshot,
-    FormGang,
     Judged,
-    MemberMoved,
-    OfferHandover,
     PeerShared,
-    RingBroken,
-    RingJoined,
+    Seating,
     Standing,
 )
 from sparktrain.state.gangs.step_times import StepTimes
@@ -134,7 +130,7 @@ class Assignment(Message, frozen=True, tag=True, kw_only=True):
 
 
 class SharedValue(Message, frozen=True, tag=True):
-    """From `FormGang` on: a value for the other members of the gang, which get it as `PeerShared`."""
+    """From its first `Seating` on: a value for the other members of the gang, which get it as `PeerShared`."""
 
     most_bytes: ClassVar[int] = LARGE_BYTES
 
@@ -274,19 +270,7 @@ class FunctionEnded(Message, frozen=True, tag=True):
 
 
 ToMember = (
-    Assignment
-    | FormGang
-    | RingBroken
-    | RingJoined
-    | OfferHandover
-    | PeerShared
-    | SnapshotAnswered
-    | Advise
-    | AskSnapshot
-    | MemberMoved
-    | Judged
-    | FeedOver
-    | AnswerMember
+    Assignment | Seating | PeerShared | SnapshotAnswered | Advise | AskSnapshot | Judged | FeedOver | AnswerMember
 )
 """Most come from the coordinator, and the agent passes them on."""
 FromMember = (

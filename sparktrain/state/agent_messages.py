@@ -22,7 +22,7 @@ class Standing(Message, frozen=True, tag=True, kw_only=True):
     """
 
     port: int = 0
-    """The port that it holds, once the training function is loaded: it waits for `FormGang`."""
+    """The port that it holds, once the training function is loaded: it waits for its `Seating`."""
     heals: bool = False
     """It can continue in a new ring after the loss of another member: it is within a call that heals."""
     moves: bool = False
@@ -227,32 +227,27 @@ StateInput = Ready | Heartbeat | AgentLeaves | MemberMessage
 # ---- coordinator -> agent
 
 
-class FormGang(Message, frozen=True, tag=True):
-    """Every member of the gang holds its port: they may connect now; `places` are by rank."""
+class Seating(Message, frozen=True, tag=True, kw_only=True):
+    """Where the members of a gang sit in a ring: in their newest one, or with `moving` in the next one.
+
+    It is whole each time, and the newest one counts.
+    """
 
     member: Member
-    places: tuple[MemberAddress, ...]
     ring: int = 0
-    """Number of the ring that they form: 0 for the first of a generation, and one more after each `RingBroken`."""
+    """Number of the ring: 0 for the first of a generation, and a higher one for each that follows."""
+    places: tuple[MemberAddress, ...] = ()
+    """By rank: the members may connect now. None yet, where another member of a gang that heals is lost: leave the ring
+    before, keep the state, and wait for them."""
     ranks: tuple[Rank, ...] = ()
     """The ranks of the members with these places, where some of the gang have none in this ring; empty: all."""
     called: int | None = None
     """The steps after which the lost process of this member had called its callbacks; None where that is unknown."""
-
-
-class RingBroken(Message, frozen=True, tag=True):
-    """Another member of a gang that heals is lost: leave the ring, keep the state, and wait for `FormGang`."""
-
-    member: Member
-    ring: int
-    """Number of the next ring."""
-
-
-class RingJoined(Message, frozen=True, tag=True):
-    """All members have reported equal state in ring `ring`: the gang is healed, and they train on."""
-
-    member: Member
-    ring: int
+    joined: bool = False
+    """All members stand equal in this ring: they train on. It withdraws an offer of the next one."""
+    moving: Rank | None = None
+    """A process waits to take the place of this member: all leave their ring after the same step, that member for good,
+    and the others form this one with the process."""
 
 
 class AskHeartbeat(Message, frozen=True, tag=True):
@@ -264,17 +259,6 @@ class RenameMember(Message, frozen=True, tag=True):
 
     member: Member
     successor: Member
-
-
-class OfferHandover(Message, frozen=True, tag=True):
-    """A process waits to take the place of member `rank`: all members leave their ring after the same step, that member
-    for good, and the others form ring `ring` with the process. Without `places` the offer is withdrawn."""
-
-    member: Member
-    rank: Rank
-    ring: int
-    places: tuple[MemberAddress, ...] = ()
-    """Of the members of that ring."""
 
 
 class PeerShared(Message, frozen=True, tag=True):
@@ -336,16 +320,6 @@ class AskSnapshot(Message, frozen=True, tag=True):
     """The snapshot becomes a checkpoint: no agent of the gang stays that could hold it. Of a member that is alone."""
 
 
-class MemberMoved(Message, frozen=True, tag=True):
-    """A member of the same gang that was lost is at another place now."""
-
-    member: Member
-    """The one that learns it."""
-    rank: Rank
-    """The one that has moved."""
-    place: MemberAddress
-
-
 class Judged(Message, frozen=True, tag=True):
     """The rules of the run have seen the reports of the member up to `step`; -1 as soon as it has entered.
 
@@ -370,11 +344,8 @@ class AnswerMember(Message, frozen=True, tag=True):
 StateOutput = (
     AskHeartbeat
     | ForgetSnapshot
-    | FormGang
-    | RingBroken
-    | RingJoined
+    | Seating
     | RenameMember
-    | OfferHandover
     | PeerShared
     | AckCheckpoint
     | CommitParts
@@ -382,7 +353,6 @@ StateOutput = (
     | StopMember
     | Advise
     | AskSnapshot
-    | MemberMoved
     | Judged
     | AnswerMember
 )

@@ -68,7 +68,7 @@ class PlaceMember(Durable, frozen=True, tag=True):
     ring: int = 0
     """Number of the ring that the member joins; above 0, the others give it their state, in place of the checkpoint."""
     prepared: bool = False
-    """The process runs the function up to its ring, and waits there for the member's place: see `OfferHandover`."""
+    """The process runs the function up to its ring, and waits there for the member's place: see `Seating`."""
     memory: MemoryBase | None = None
     """The snapshot in memory to resume from, in place of the checkpoint."""
     may_grow: bool = False

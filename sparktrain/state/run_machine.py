@@ -215,7 +215,7 @@ class RunMachine:
             return again
         if not gang.reserve(rank, port) or gang.stop.by is not None:
             return []
-        return [do.Send(agent, m.FormGang(member, gang.places)) for agent, member in gang.live()]
+        return [do.Send(agent, seating) for agent, seating in gang.seatings()]
 
     def _on_shared(self, gang: Gang, sender: AgentId, message: m.MemberShared) -> Commands:
         if gang.status not in (GangStatus.CONNECTING, GangStatus.RUNNING):

@@ -18,13 +18,9 @@ from sparktrain.state.agent_messages import (
     Advise,
     AnswerMember,
     AskSnapshot,
-    FormGang,
     Judged,
-    MemberMoved,
-    OfferHandover,
     PeerShared,
-    RingBroken,
-    RingJoined,
+    Seating,
     Standing,
 )
 from sparktrain.state.topology import MemberAddress
@@ -91,19 +87,16 @@ class AgentWire:
         """The newest step that the rules of the run have judged; None where none judge."""
         self._next_judged = 0
         """No rule judges a report below this step."""
-        self._formed: FormGang | None = None
-        """How the newest ring that can form meets."""
-        self._broken: RingBroken | None = None
-        """The newest loss of another member, which this one survives in another ring."""
-        self._joined_ring = 0
-        """Number of the newest ring in which all members train on."""
-        self._offer: OfferHandover | None = None
-        """The newest process that waits for a place in the ring, unless it is withdrawn."""
+        self._seating: Seating | None = None
+        """Of the newest ring that the members form, or have formed."""
+        self._broken = 0
+        """The newest ring that follows the loss of another member, which this one survives."""
+        self._offer: Seating | None = None
+        """Of the next ring, with a process that waits for a place in it, unless that is withdrawn."""
         self._on_broken: Callable[[int], None] | None = None
         self._announcing = threading.Lock()
         self._announced = 0
         """The newest ring that the callback has heard of."""
-        self._moved: dict[int, MemberAddress] = {}
         self._shared: deque[tuple[str, bytes]] = deque()
         self._snapshot_answers: deque[m.SnapshotAnswered] = deque()
         self._over: deque[m.FeedOver] = deque()
@@ -169,9 +162,9 @@ class AgentWire:
         Blocks as long as the coordinator waits, which ends the processes of a gang that does not form.
         """
         self.stand(port=port)
-        while self._formed is None and not self._pipe.ended:
+        while not self._places and not self._pipe.ended:
             self._look(1.0)
-        return None if self._formed is None else self._formed.places
+        return self._places or None
 
     def share(self, key: str, value: bytes) -> None:
         """Give `value` to all other members. Raises OSError when the agent is gone."""
@@ -182,9 +175,9 @@ class AgentWire:
         return self._await(self._shared, timeout_s)
 
     def moved(self, rank: int) -> MemberAddress | None:
-        """Where a member is that was lost, and that restarted at another place; None where it has not. Never blocks."""
+        """Where a member is now: one that was lost may have restarted at another place. Never blocks."""
         self._receive()
-        return self._moved.get(rank)
+        return self._places[rank] if rank < len(self._places) else None
 
     # ---- rings that heal
 
@@ -198,7 +191,7 @@ class AgentWire:
         Returns at once where another member is lost, or the agent is gone. False when it takes longer than `timeout_s`.
         """
         deadline = self._clock.now() + timeout_s
-        while self._joined_ring < ring and self.ring <= ring and not self._pipe.ended:
+        while not self._has_joined(ring) and not self._pipe.ended:
             if (left_s := deadline - self._clock.now()) <= 0:
                 return False
             self._look(min(left_s, _LOOK_S))
@@ -208,12 +201,21 @@ class AgentWire:
     def ring(self) -> int:
         """Number of the newest ring that this member has heard of; 0 for the first. Never blocks."""
         self._receive()
-        return max(message.ring if message is not None else 0 for message in (self._formed, self._broken))
+        return 0 if self._seating is None else self._seating.ring
+
+    @property
+    def _places(self) -> tuple[MemberAddress, ...]:
+        return () if self._seating is None else self._seating.places
+
+    def _has_joined(self, ring: int) -> bool:
+        self._receive()
+        seating = self._seating
+        return seating is not None and (seating.ring, seating.joined) >= (ring, True)
 
     @property
     def called(self) -> int | None:
         """The steps after which the process before this one had called its callbacks; None where that is unknown."""
-        return None if self._formed is None else self._formed.called
+        return None if self._seating is None else self._seating.called
 
     def on_ring_broken(self, callback: Callable[[int], None]) -> None:
         """Call `callback` with the number of the next ring each time another member is lost and this one heals.
@@ -231,22 +233,22 @@ class AgentWire:
             while not self._pipe.ended:
                 self._look(1.0)
 
-    def next_ring(self, timeout_s: float) -> FormGang | None:
+    def next_ring(self, timeout_s: float) -> Seating | None:
         """How the newest ring meets that this member has heard of.
 
         Blocks until that ring can form; None when that takes longer than `timeout_s`, or the agent is gone.
         """
         deadline = self._clock.now() + timeout_s
         while True:
-            ring = self.ring
-            formed = self._formed
-            if formed is not None and formed.ring >= ring:
-                return formed
+            self._receive()
+            seating = self._seating
+            if seating is not None and seating.places:
+                return seating
             if self._pipe.ended or (left_s := deadline - self._clock.now()) <= 0:
                 return None
             self._look(min(left_s, _LOOK_S))
 
-    def await_place(self, *, bound: bool) -> FormGang | None:
+    def await_place(self, *, bound: bool) -> Seating | None:
         """Report that this process waits for a place in the ring of others; the member that it is, and that ring.
 
         `bound`: its function has read its rank, so that it can take no other place. Blocks as long as the coordinator
@@ -254,16 +256,16 @@ class AgentWire:
         when it is gone before.
         """
         self.stand(waits=True, bound=bound)
-        while (self._formed is None or not self._formed.ring) and not self._pipe.ended:
+        while (seating := self._seating) is None or not seating.ring:
+            if self._pipe.ended:
+                return None
             self._look(1.0)
-        if self._formed is None or not self._formed.ring:
-            return None
         self.stand(waits=False)
-        return self._formed
+        return seating
 
     @property
-    def offer(self) -> OfferHandover | None:
-        """The process that waits for a place in the present ring; None without one. Never blocks."""
+    def offer(self) -> Seating | None:
+        """The next ring, in which a process that waits takes a place; None without one. Never blocks."""
         self._receive()
         return self._offer
 
@@ -308,10 +310,10 @@ class AgentWire:
         with self._announcing:
             callback = self._on_broken
             broken = self._broken
-            if callback is None or broken is None or broken.ring <= self._announced:
+            if callback is None or broken <= self._announced:
                 return
-            self._announced = broken.ring
-        callback(broken.ring)
+            self._announced = broken
+        callback(broken)
 
     def _take(self, message: m.ToMember) -> None:
         match message:
@@ -323,17 +325,12 @@ class AgentWire:
                 self._judged = step
                 self._next_judged = following
                 self._has_obeyed = self._has_obeyed or stops
-            case FormGang():
-                self._formed = message
-            case RingBroken():
-                self._broken = message
+            case Seating(moving=None):
+                self._seating = message
                 self._offer = None
-            case RingJoined(ring=ring):
-                self._joined_ring = ring
-            case OfferHandover():
-                self._offer = message if message.places else None
-            case MemberMoved(rank=rank, place=place):
-                self._moved[rank] = place
+                self._broken = self._broken if message.places else message.ring
+            case Seating():
+                self._offer = message
             case PeerShared(key=key, value=value):
                 self._shared.append((key, value))
             case m.FeedOver():

@@ -4,7 +4,7 @@ from sparktrain.base.ids import CHIEF, Generation, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.records import MemberRestarted
-from tests.unit.state.world import World
+from tests.unit.state.world import World, seatings_in, stage_of
 
 RingKey = tuple[TrialId, Generation, int]
 
@@ -28,7 +28,7 @@ class RingModel:
         self._fresh: set[Member] = set()
         """Next processes in rings that have not healed yet."""
         self._recorded = 0
-        self._offers: dict[Member, m.OfferHandover] = {}
+        self._offers: dict[Member, m.Seating] = {}
         """The processes that members know to wait for a place in their ring."""
         self._prepared: set[Member] = set()
         """Processes that were started to wait for a place."""
@@ -64,7 +64,7 @@ class RingModel:
             elif isinstance(command, do.PlaceMember):
                 self._place(command)
         self._check_survivors(commands)
-        for form in formed_in(commands):
+        for form in seatings_in(commands, "formed"):
             notified = self._formed.get((form.member.trial, form.member.generation, form.ring))
             ranks = None if notified is None else {member.rank for member in notified}
             assert ranks is None or len(ranks) == len(form.places), "a member does not get the places of its ring"
@@ -79,26 +79,36 @@ class RingModel:
         assert message.member not in self._former, "a process is called by a name that it has no more"
         if isinstance(message, m.RenameMember):
             self._rename(message.member, message.successor)
-        elif isinstance(message, m.RingBroken):
+        elif isinstance(message, m.Seating):
+            self._seat(message)
+        elif isinstance(message, m.StopMember):
+            self._dismissed.add(message.member)
+        elif isinstance(message, m.AckCheckpoint):
+            newest = self._acknowledged.get(generation, 0)
+            assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
+            self._acknowledged[generation] = message.member.incarnation
+
+    def _seat(self, message: m.Seating) -> None:
+        generation = message.member.trial, message.member.generation
+        stage = stage_of(message)
+        if stage == "broken":
             assert message.member in self._able, f"{message.member} is asked to heal, and cannot"
             notified = self._notified.setdefault((*generation, message.ring), set())
             assert message.member.rank not in notified, "the ring is an older one"
             self._newest[generation] = message.ring
             notified.add(message.member.rank)
             self._offers.pop(message.member, None)
-        elif isinstance(message, m.OfferHandover) and message.places:
+        elif stage == "offered":
             assert message.member in self._able, f"{message.member} is asked to change its ring, and cannot"
-            if message.rank in self._vacant.get(generation, ()):
+            if message.moving in self._vacant.get(generation, ()):
                 self._comebacks.add((message.member, message.ring))
             self._newest[generation] = message.ring
             self._offers[message.member] = message
             self._notified.setdefault((*generation, message.ring), set()).add(message.member.rank)
             self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
-        elif isinstance(message, m.OfferHandover):
+        elif stage == "joined":
             self._offers.pop(message.member, None)
-        elif isinstance(message, m.StopMember):
-            self._dismissed.add(message.member)
-        elif isinstance(message, m.FormGang) and message.ring:
+        elif stage == "formed" and message.ring:
             assert message.ring == self._newest.get(generation), "a ring forms that is not the newest"
             joined = [key for key, places in self._formed.items() if key[:2] == generation and message.member in places]
             assert message.member not in self._fresh or not joined, "a process without a state joins a second ring"
@@ -113,10 +123,6 @@ class RingModel:
                 if (member.trial, member.generation) != generation or offer.ring > message.ring
             }
             self._formed.setdefault((*generation, message.ring), {})[message.member] = message.places
-        elif isinstance(message, m.AckCheckpoint):
-            newest = self._acknowledged.get(generation, 0)
-            assert message.member.incarnation >= newest, "a checkpoint of a chief counts after that of its successor"
-            self._acknowledged[generation] = message.member.incarnation
 
     def _rename(self, member: Member, successor: Member) -> None:
         assert member in self._ready, "a process takes a place that does not wait for one"
@@ -128,9 +134,8 @@ class RingModel:
 
     def _check_survivors(self, commands: list[do.Command]) -> None:
         """Half of the members, at least, have kept the process with which they trained in the ring that broke."""
-        broken = [each.message for each in commands if isinstance(each, do.Send)]
-        for message in broken:
-            if not isinstance(message, m.RingBroken) or self.world.machine.sweep is None:
+        for message in seatings_in(commands, "broken"):
+            if self.world.machine.sweep is None:
                 continue
             gang = self.world.machine.sweep.gangs.get(message.member.trial)
             if gang is not None and gang.generation == message.member.generation:
@@ -186,7 +191,9 @@ class RingModel:
             if member in trained & running:
                 able = (running & self._ready) - self._bound - self._dismissed
                 other = any((each.trial, each.generation) == (member.trial, member.generation) for each in able)
-                assert other or (member.trial, member.generation, offer.rank) in waiting, "nothing waits for the place"
+                assert other or (member.trial, member.generation, offer.moving) in waiting, (
+                    "nothing waits for the place"
+                )
 
     def _vacate(self, key: RingKey, ranks: set[Rank], size: int) -> None:
         """The members of a smaller ring have joined it."""
@@ -197,11 +204,11 @@ class RingModel:
         self._vacant.setdefault(key[:2], set()).update(ranks)
 
     def _check_records(self, commands: list[do.Command]) -> None:
-        sent = [command.message for command in commands if isinstance(command, do.Send)]
-        joined = {(message.member, message.ring) for message in sent if isinstance(message, m.RingJoined)}
+        joined = {(message.member, message.ring) for message in seatings_in(commands, "joined")}
         for member, ring in joined:
             key = member.trial, member.generation, ring
-            assert self._formed[key].keys() <= self._healed.get(key, set()), "a member trains on before all have joined"
+            formed = self._formed.get(key, {})
+            assert formed.keys() <= self._healed.get(key, set()), "a member trains on before all have joined"
         restarts = [each for each in self.world.records if isinstance(each, MemberRestarted)]
         for record in restarts[self._recorded :]:
             key = record.trial, record.generation, self._newest[record.trial, record.generation]
@@ -226,8 +233,3 @@ class RingModel:
         for gang in self.world.machine.sweep.gangs.values() if self.world.machine.sweep is not None else ():
             fails = gang.fault.cause is not None or gang.stop.has_started
             assert fails or gang.absences.healing is None or not gang.attendance.ended, "a member is gone for good"
-
-
-def formed_in(commands: list[do.Command]) -> list[m.FormGang]:
-    """The messages with which members form a ring."""
-    return [each.message for each in commands if isinstance(each, do.Send) and isinstance(each.message, m.FormGang)]

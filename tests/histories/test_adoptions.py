@@ -31,7 +31,7 @@ from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 from tests.histories.test_gangs import check_journal
 from tests.support.limits import run_limits
-from tests.unit.state.world import LEASE_S, RUN, World
+from tests.unit.state.world import LEASE_S, RUN, World, stage_of
 
 LENGTH = 12
 """Steps of a trial."""
@@ -60,7 +60,10 @@ class Worker:
         """What it names to the next coordinator."""
         if self.member is None or not self.held:
             return None
-        return m.HeldMember(member=self.member, place=self.place, entered=self.entered, step=self.outbox.step)
+        outbox = self.outbox
+        return m.HeldMember(
+            member=self.member, place=self.place, entered=self.entered, step=outbox.step, standing=outbox.standing
+        )
 
 
 class Office:
@@ -218,7 +221,7 @@ class History:
     def _hear(self, worker: Worker, message: m.StateOutput) -> None:
         if message.member != worker.member:
             return
-        if isinstance(message, m.FormGang):
+        if isinstance(message, m.Seating) and stage_of(message) == "formed":
             worker.place = message.places[message.member.rank]
         elif isinstance(message, m.StopMember):
             member = worker.member

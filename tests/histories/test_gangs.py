@@ -18,7 +18,7 @@ from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import Trial
 from tests.unit.state.test_recovery import durable
-from tests.unit.state.world import LEASE_S, RUN, World
+from tests.unit.state.world import LEASE_S, RUN, World, seatings_in
 
 STEPS = st.lists(
     st.tuples(
@@ -265,7 +265,9 @@ def test_members_of_clusters_restart_alone_in_any_history(
         world.tick(2.0)
     finish(world)
     check_end(world, restarts)
-    moved = len({(each.rank, each.place) for each in world.sent(m.MemberMoved)})
+    formed = [each for each in world.seatings("formed") if not each.ring]
+    gangs = {(each.member.trial, each.member.generation) for each in formed}
+    moved = len({each.places for each in formed}) - len(gangs)
     event(f"{moved} members moved")
     event(f"{sum(isinstance(each, MemberRestarted) for each in world.records)} restarts alone")
 
@@ -274,10 +276,8 @@ def check_places(world: World) -> None:
     """Every member of a gang that continues knows where each other one is that does not restart now."""
     known: dict[Member, list[MemberAddress]] = {}
     for command in world.all(do.Send):
-        if isinstance(formed := command.message, m.FormGang):
+        for formed in seatings_in([command], "formed"):
             known[formed.member] = list(formed.places)
-        elif isinstance(moved := command.message, m.MemberMoved) and moved.member in known:
-            known[moved.member][moved.rank] = moved.place
     for gang in world.machine.sweep.gangs.values() if world.machine.sweep is not None else ():
         for _, member in gang.live() if gang.fault.first is None and not gang.stop.has_started else ():
             if member in known:
@@ -335,12 +335,12 @@ def check_forming(world: World) -> None:
     One that restarts alone gets those of that moment, where members may move: see `check_places`.
     """
     formed: dict[object, object] = {}
-    for form in world.sent(m.FormGang):
+    moves = world.machine.last.limits.restarts_servers or world.machine.last.limits.heals
+    for form in world.seatings("formed"):
         if form.ring:  # see `test_healing_rings`
             continue
-        assert form.member not in formed
-        formed[form.member] = form.places
-    moves = world.machine.last.limits.restarts_servers or world.machine.last.limits.heals
+        assert moves or form.member not in formed
+        formed.setdefault(form.member, form.places)
     for member, places in formed.items():
         if moves and member.incarnation:
             continue

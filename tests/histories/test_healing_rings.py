@@ -31,7 +31,7 @@ from sparktrain.state.seats.policies import GROW_AFTER_S
 from sparktrain.state.seats.seat import SeatState
 from tests.histories.ring_model import RingModel
 from tests.histories.test_gangs import act, check_end, check_journal, check_members, check_memory, finish
-from tests.unit.state.world import LEASE_S, World
+from tests.unit.state.world import LEASE_S, World, stage_of
 
 HISTORIES = 400
 EVENTS = 40
@@ -76,8 +76,8 @@ def late(world: World, which: int) -> None:
 
 def newest_ring(world: World, member: Member) -> int:
     """The newest ring with places that the member has."""
-    formed = [form.ring for form in world.sent(m.FormGang) if form.member == member]
-    offered = [offer.ring for offer in world.sent(m.OfferHandover) if offer.member == member and offer.places]
+    formed = [form.ring for form in world.seatings("formed") if form.member == member]
+    offered = [offer.ring for offer in world.seatings("offered") if offer.member == member]
     return max([*formed, *offered], default=0)
 
 
@@ -87,21 +87,21 @@ def prepared_on(world: World) -> set[AgentId]:
     return {agent for agent, member in world.running.items() if member in prepared}
 
 
-def joins(world: World, offer: m.OfferHandover) -> bool:
+def joins(world: World, offer: m.Seating) -> bool:
     """Whether the process that is offered takes a vacant place."""
     assert world.machine.sweep is not None
     gang = world.machine.sweep.gangs.get(offer.member.trial)
-    return gang is not None and offer.rank in gang.absences.vacant
+    return gang is not None and offer.moving in gang.absences.vacant
 
 
 def move(world: World, which: int) -> None:
     """A member leaves its ring for a process that waits for its place; mostly it ends then."""
-    for offer in world.sent(m.OfferHandover)[::-1]:
+    for offer in world.seatings("offered")[::-1]:
         agents = [agent for agent, member in world.running.items() if member == offer.member]
-        if offer.places and agents and offer.member.rank == CHIEF and joins(world, offer):
+        if agents and offer.member.rank == CHIEF and joins(world, offer):
             world.leave_ring(agents[0], offer.ring, which)
             return
-        if offer.places and agents and offer.member.rank == offer.rank:
+        if agents and offer.member.rank == offer.moving:
             world.leave_ring(agents[0], offer.ring, which)
             if which % 4:
                 world.fail(agents[0], FailureKind.LOST)
@@ -240,9 +240,9 @@ def _mute(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
 
 def _early(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """Each member trains on when it has joined the ring itself."""
-    ring = gang.absences.newest_ring
-    joined = [do.Send(gang.agents[rank], m.RingJoined(gang.member(rank), ring)) for rank in gang.joined if ring]
-    return [*_healed(restarts, gang, at), *joined]
+    gang.absences.ring = gang.absences.newest_ring
+    seatings = [each for each in gang.seatings(joined=True) if each[1].ring and each[1].member.rank in gang.joined]
+    return [*_healed(restarts, gang, at), *(do.Send(*each) for each in seatings)]
 
 
 _break_ring = MemberRestarts._break_ring
@@ -251,7 +251,7 @@ _break_ring = MemberRestarts._break_ring
 def _silent(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
     """The others hear nothing of the loss."""
     commands = _break_ring(restarts, gang, at)
-    return [each for each in commands if not isinstance(each, do.Send) or not isinstance(each.message, m.RingBroken)]
+    return [each for each in commands if not isinstance(each, do.Send) or stage_of(each.message) != "broken"]
 
 
 def _same_ring(restarts: MemberRestarts, gang: Gang, at: float) -> list[do.Command]:
@@ -288,8 +288,7 @@ def _first_only(restarts: MemberRestarts, gang: Gang, rank: Rank, port: int) -> 
     away = gang.absences.by_rank
     if rank not in away or not away[rank].reserved:
         return commands
-    ring = gang.absences.newest_ring
-    return [do.Send(agent, m.FormGang(peer, gang.places, ring)) for agent, peer in gang.live()]
+    return [do.Send(agent, seating) for agent, seating in gang.seatings()]
 
 
 def _most_lost(restarts: MemberRestarts, gang: Gang, rank: Rank, failure: Any, at: float) -> bool:
@@ -311,6 +310,15 @@ def _any_change(facts: GangFacts) -> bool:
 def _kept(handovers: Handovers, gang: Gang, handover: Handover) -> list[do.Command]:
     """The members do not learn that the process is gone."""
     return []
+
+
+_withdrawn = Handovers._withdrawn
+
+
+def _advanced(handovers: Handovers, gang: Gang, handover: Handover) -> list[do.Command]:
+    """The members learn that they are in the ring that was offered."""
+    gang.absences.ring = gang.absences.newest_ring
+    return _withdrawn(handovers, gang, handover)
 
 
 def _forgotten(handovers: Handovers, gang: Gang, handover: Handover, at: float, **_: bool) -> list[do.Command]:
@@ -375,6 +383,7 @@ MUTANTS: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "informs the next process alone": partial(patch.object, MemberRestarts, "reserved", _alone),
     "moves a member from any ring": partial(patch.object, GangFacts, "moves", property(_any_change)),
     "keeps an offer without a process": partial(patch.object, Handovers, "_withdrawn", _kept),
+    "withdraws an offer as if it were taken": partial(patch.object, Handovers, "_withdrawn", _advanced),
     "forgets a prepared process": partial(patch.object, Handovers, "_end", _forgotten),
     "gives a place to an unready process": partial(patch.object, Handovers, "lost", _unready),
     "gives a number twice": partial(patch.object, MemberAbsences, "next_incarnation", _again),

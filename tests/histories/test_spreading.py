@@ -179,7 +179,7 @@ class History:
         prepared = {start.member for start in self.world.all(do.PlaceMember) if start.prepared}
         waiting = set(self.world.running.values()) & prepared - members - stopped - left
         assert len(waiting) <= 1, f"two members move at once: {waiting}"
-        for broken in self.world.sent(m.RingBroken):
+        for broken in self.world.seatings("broken"):
             generation = {member for member in self.losses if member.generation == broken.member.generation}
             assert generation, "a ring breaks, and no member is lost"
         if gang is None or sweep is None:
@@ -251,7 +251,8 @@ def _broken(handovers: Handovers, gang: Gang, change: SeatChange, at: float) -> 
     commands = _start(handovers, gang, change, at)
     if change.reason is ChangeReason.CROWDED:
         gang.absences.newest_ring += 1
-        commands += [do.Send(agent, m.RingBroken(member, gang.absences.newest_ring)) for agent, member in gang.live()]
+        broken = partial(m.Seating, ring=gang.absences.newest_ring)
+        commands += [do.Send(agent, broken(member=member)) for agent, member in gang.live()]
     return commands
 
 

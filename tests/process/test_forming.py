@@ -8,7 +8,7 @@ import pytest
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.executor.zygote_process import MemberProcess
-from sparktrain.state.agent_messages import FormGang
+from sparktrain.state.agent_messages import Seating
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.topology import MemberAddress
 from tests.process.harness import MEMBER, Bench, Trial, eventually, see_out
@@ -44,7 +44,7 @@ async def test_members_enter_the_function_with_the_addresses_of_all(bench: Bench
     assert not any(trial.entered for trial in trials)
     assert len({trial.ports[0] for trial in trials}) == 3
     for child, _ in members:
-        child.send(FormGang(MEMBER, where(trials, roles)))
+        child.send(Seating(member=MEMBER, places=where(trials, roles)))
     ended = await asyncio.gather(*seen)
     assert [trial.metrics for trial in ended] == [
         {"rank": 0.0, "size": 3.0, "local_rank": 0.0, "index": 0.0, "port": float(trials[0].ports[0])},

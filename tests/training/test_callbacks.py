@@ -12,7 +12,7 @@ import pytest
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SpecError
-from sparktrain.state.agent_messages import OfferHandover
+from sparktrain.state.agent_messages import Seating
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.data.fit_stages import StagePosition
@@ -272,7 +272,8 @@ def test_all_members_stop_after_the_same_step() -> None:
 
 @pytest.mark.parametrize("lacking", [None, 1])
 def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_process(lacking: int | None) -> None:
-    place = MemberAddress("b", "127.0.0.1", 1, Role.WORKER)
+    places = (MemberAddress("b", "127.0.0.1", 1, Role.WORKER),)
+    process = Seating(member=Member(RunId("r"), TrialId(0), Generation(1)), ring=4, places=places, moving=Rank(1))
 
     class Healing:
         """Knows of a process that waits, from step 5 on."""
@@ -282,11 +283,11 @@ def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_proc
             self.position = position
             self.changes: list[tuple[int, int]] = []
 
-        def offer(self) -> OfferHandover | None:
+        def offer(self) -> Seating | None:
             came = self.position.step >= 5 and self.rank != lacking
-            return OfferHandover(Member(RunId("r"), TrialId(0), Generation(1)), Rank(1), 4, (place,)) if came else None
+            return process if came else None
 
-        def on_agreed(self, offer: OfferHandover) -> None:
+        def on_agreed(self, offer: Seating) -> None:
             self.changes.append((self.position.step, offer.ring))
 
     def changes(ring: ThreadRing) -> Any:

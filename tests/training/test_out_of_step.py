@@ -11,7 +11,7 @@ from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
-from sparktrain.state.agent_messages import FormGang, PeerShared, Standing
+from sparktrain.state.agent_messages import PeerShared, Seating, Standing
 from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.topology import MemberAddress
 from sparktrain.training.gang_join import RING_TIMEOUT_S
@@ -55,7 +55,7 @@ async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str)
                         roles = (Role.CHIEF, Role.WORKER)
                         places = tuple(MemberAddress("here", HERE, ports[at], role) for at, role in enumerate(roles))
                         for each in children:
-                            each.send(FormGang(members[0], places))
+                            each.send(Seating(member=members[0], places=places))
                 case m.SharedValue(key=key, value=value):
                     children[1 - rank].send(PeerShared(members[1 - rank], key, value))
                 case m.FunctionEnded(outcome=outcome):

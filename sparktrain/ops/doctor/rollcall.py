@@ -205,7 +205,7 @@ class SlotSurvey:
         ready = {slot: link for slot, link in self._links.items() if slot in self._places}
         places = tuple(self._places[slot] for slot in sorted(ready))
         for slot, link in ready.items():
-            _post(link, m.FormGang(member(slot), places))
+            _post(link, m.Seating(member=member(slot), places=places))
         await self._wait(self._all_connected, self._connected_s)
         for link in ready.values():
             _post(link, m.Dismiss("all slots have connected, or their time is over"))

@@ -231,7 +231,7 @@ class VirtualPool:
                     self._place(agent, member, size)
                 case do.Suggest(run=run, count=number):
                     self._suggest(run, number)
-                case do.Send(agent=agent, message=m.FormGang(member=member)):
+                case do.Send(agent=agent, message=m.Seating(member=member)):
                     self._send(agent, m.MemberStarted(member, 0))
                 case do.Send(message=m.StopMember(member=member)) if member.rank == CHIEF:
                     self._end(member, Failure(FailureKind.STOPPED, "stopped"))

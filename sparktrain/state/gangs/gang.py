@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparktrain.base.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
-from sparktrain.state.agent_messages import FormGang
+from sparktrain.state.agent_messages import Seating
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import CheckpointParts
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
@@ -190,14 +190,19 @@ class Gang:
         self.attendance.training.discard(rank)
         return self.heal(rank, at)
 
-    def form(self, member: Member, ring: int) -> FormGang:
-        """What has `member` form ring `ring` with the others that have a place in it."""
+    def seatings(self, *, joined: bool = False) -> list[tuple[AgentId, Seating]]:
+        """What has each member form the newest ring with the others that have a place in it, with its agent; or, once
+        all have `joined` it, train on there."""
         ranks = self.ranks
-        absence = self.absences.by_rank.get(member.rank)
-        called = None if absence is None else absence.called
-        if len(ranks) == self.size:
-            return FormGang(member, self.places, ring, called=called)
-        return FormGang(member, tuple(self.places[rank] for rank in ranks), ring, ranks, called)
+        here = Seating(
+            member=self.member(CHIEF),
+            ring=self.absences.ring if joined else self.absences.newest_ring,
+            places=tuple(self.places[rank] for rank in ranks),
+            ranks=ranks if len(ranks) < self.size else (),
+            joined=joined,
+        )
+        called = {rank: absence.called for rank, absence in self.absences.by_rank.items()}
+        return [(agent, replace(here, member=member, called=called.get(member.rank))) for agent, member in self.live()]
 
     def move(self, rank: Rank, place: MemberAddress) -> None:
         """Member `rank` is at another place from now on."""

@@ -78,7 +78,9 @@ class MemberAbsences(Struct, gc=False):
     """The incarnation of the newest process that was prepared for a member, whether it has taken the place or not."""
     handovers: GangHandovers = field(default_factory=GangHandovers)
     newest_ring: int = 0
-    """Number of the newest ring that the members form, or have formed."""
+    """Number of the newest ring that the members form, or have formed, or are offered."""
+    ring: int = 0
+    """Number of the ring in which all have met last."""
     vacant: set[Rank] = set()
     """Members that the others train without: they have had no agent since their losses."""
     shrunk_at: float | None = None

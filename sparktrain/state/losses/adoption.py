@@ -159,15 +159,16 @@ class Adoptions:
         )
         if gang.size > 1:
             gang.status = GangStatus.CONNECTING
-        gang.absences.newest_ring = max(held.ring for _, held in offers.values())
+        gang.absences.ring = max(held.ring for _, held in offers.values())
+        gang.absences.newest_ring = gang.absences.ring
         self._sweep.adopt(trial, gang)
         for rank, (agent, held) in offers.items():
             self._agents.adopt(agent, held.member)
             self._recover(gang, rank, agent, held, at)
             adopted.commands.append(do.AdoptMember(agent.id, held.member, trial.params))
-        if len(offers) == gang.size and (ring := gang.absences.newest_ring):
+        if len(offers) == gang.size and gang.absences.ring:
             # The driver before may have been lost before it could confirm that, and they wait for it.
-            adopted.commands += [do.Send(agent, m.RingJoined(member, ring)) for agent, member in gang.live()]
+            adopted.commands += [do.Send(agent, seating) for agent, seating in gang.seatings(joined=True)]
         for rank in map(Rank, range(gang.size)):
             if rank not in offers:  # the others have trained with it
                 self._sweep.enter(gang, rank, None, at)

@@ -14,6 +14,8 @@ moves to one of these, which is ready at once.
 A gang with one vacant place takes its next process in likewise, when an agent is idle: no member leaves then.
 """
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from sparktrain.base.ids import CHIEF, AgentId, Member, Rank, TrialId
@@ -166,9 +168,8 @@ class Handovers:
         handover.ring = gang.absences.newest_ring
         handover.state = SeatState.WAITING
         handover.by = at + LEAVE_TIMEOUT_S
-        rank = handover.rank
-        places = places_with(gang, handover)
-        return [do.Send(agent, m.OfferHandover(member, rank, handover.ring, places)) for agent, member in gang.live()]
+        offer = partial(m.Seating, ring=handover.ring, places=places_with(gang, handover), moving=handover.rank)
+        return [do.Send(agent, offer(member=member)) for agent, member in gang.live()]
 
     def listeners(self, gang: Gang) -> list[tuple[AgentId, Member]]:
         """Prepared processes that get what members share: the first to leave the ring shares before all have left."""
@@ -206,7 +207,8 @@ class Handovers:
             gang.fail(failure, at, rank)
         gang.handovers.current = None
         renamed = self._processes.take_place(gang, handover, by)
-        return [*renamed, do.Send(handover.agent, gang.form(gang.member(rank), handover.ring))]
+        seated = [do.Send(agent, seating) for agent, seating in gang.seatings() if agent == handover.agent]
+        return [*renamed, *seated]
 
     def lost(self, gang: Gang, rank: Rank, at: float) -> Commands:
         """Member `rank` is really lost: where its ring heals, a process that is ready joins that ring.
@@ -274,7 +276,5 @@ class Handovers:
         return self._withdrawn(gang, handover)
 
     def _withdrawn(self, gang: Gang, handover: Handover) -> Commands:
-        if not handover.ring:
-            return []
-        ring = handover.ring
-        return [do.Send(agent, m.OfferHandover(member, handover.rank, ring)) for agent, member in gang.live()]
+        present = gang.seatings(joined=True) if handover.ring else []
+        return [do.Send(agent, seating) for agent, seating in present]

@@ -113,7 +113,7 @@ class MemberRestarts:
         commands: Commands = []
         for agent, member in gang.live():
             if member.rank not in away:
-                commands.append(do.Send(agent, m.RingBroken(member, absences.newest_ring)))
+                commands.append(do.Send(agent, m.Seating(member=member, ring=absences.newest_ring)))
         for rank, absence in away.items():
             absence.ring = absences.newest_ring
             if absence.state is SeatState.VACANT:
@@ -241,9 +241,9 @@ class MemberRestarts:
         # The others have no port to reserve: a ring over Gloo takes ports of its own.
         if absence.ring:
             return form_ring(gang)
-        formed = do.Send(gang.agents[rank], m.FormGang(member, gang.places))
-        peers = [(agent, peer) for agent, peer in gang.live() if moved and peer.rank != rank]
-        return [formed, *(do.Send(agent, m.MemberMoved(peer, rank, gang.places[rank])) for agent, peer in peers)]
+        waiting = {peer for peer, entry in gang.absences.by_rank.items() if not entry.reserved}
+        listeners = {Rank(peer) for peer in range(gang.size)} - waiting if moved else {rank}
+        return [do.Send(agent, seating) for agent, seating in gang.seatings() if seating.member.rank in listeners]
 
     def healed(self, gang: Gang, at: float) -> Commands:
         """The gang is healed, and its members train on, once all have joined the next ring, with equal state."""
@@ -255,12 +255,13 @@ class MemberRestarts:
         if not formed or len(gang.joined) < len(gang.ranks):
             return []
         absences.handovers.changed_at = at
+        absences.ring = absences.newest_ring
         for rank, absence in list(away.items()):
             over = gang.continue_without(rank, at) if absence.state is SeatState.VACANT else gang.heal(rank, at)
             self._sweep.returned(gang, rank, over, at)
         # None trains on before: the next loss, which another agent reports, could come before the last of these
         # reports, and a next process that has trained already would count as one without a state.
-        return [do.Send(agent, m.RingJoined(member, absences.newest_ring)) for agent, member in gang.live()]
+        return [do.Send(agent, seating) for agent, seating in gang.seatings(joined=True)]
 
     # ---- members that do not return
 
@@ -314,4 +315,4 @@ def form_ring(gang: Gang) -> Commands:
     """The members form the newest ring, once all that have a place in it are ready."""
     if not all(absence.reserved for absence in gang.absences.by_rank.values()):
         return []
-    return [do.Send(agent, gang.form(peer, gang.absences.newest_ring)) for agent, peer in gang.live()]
+    return [do.Send(agent, seating) for agent, seating in gang.seatings()]

@@ -59,7 +59,7 @@ class PreparedProcesses:
         if handover.place.port:
             return []
         handover.place = replace(handover.place, port=port)
-        return [do.Send(handover.agent, m.FormGang(handover.member, places_with(gang, handover)))]
+        return [do.Send(handover.agent, m.Seating(member=handover.member, places=places_with(gang, handover)))]
 
     def take_place(self, gang: Gang, handover: Handover, by: float) -> Commands:
         """The process is the next one of member `handover.rank`, which is away: it must train at `by`."""

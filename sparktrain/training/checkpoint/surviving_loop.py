@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.errors import FormError, RingError
-from sparktrain.state.agent_messages import OfferHandover
+from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.process_generators import generators
@@ -68,7 +68,7 @@ class SurvivingLoop:
         self._resizable = resizable and boundary is not None
         self._size = healing.ring.size
         """Members of the ring in which this one has trained."""
-        self._offer: OfferHandover | None = None
+        self._offer: Seating | None = None
         """The process for which all members are to change their ring, after the present step."""
         self._can_heal = False
         self._has_declared = False
@@ -211,10 +211,10 @@ class SurvivingLoop:
 
     # ---- the ring gets another member
 
-    def _change_after_step(self, offer: OfferHandover) -> None:
+    def _change_after_step(self, offer: Seating) -> None:
         self._offer = offer
 
-    def _change(self, offer: OfferHandover) -> None:
+    def _change(self, offer: Seating) -> None:
         """Form the next ring with the process that is offered: all members have noted their state, and start no step.
 
         Raises MovedAway on the member that leaves.

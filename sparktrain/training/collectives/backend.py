@@ -29,7 +29,7 @@ class Exchange(Protocol):
         ...
 
     def moved(self, rank: int) -> MemberAddress | None:
-        """Where a lost member has restarted, if not at its first place. Any thread may ask; never blocks."""
+        """Where a member is now: one that was lost may be at another place. Any thread may ask; never blocks."""
         ...
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import astuple, fields
 
 from sparktrain.base.clock import Clock, pause
 from sparktrain.errors import CheckpointError, FormError, RingError
-from sparktrain.state.agent_messages import FormGang, OfferHandover
+from sparktrain.state.agent_messages import Seating
 from sparktrain.state.topology import Formation
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import AgentWire
@@ -150,9 +150,9 @@ class RingHealing:
         done then."""
         self.on_arrived: Callable[[], None] = lambda: None
         """Called once it has its place, and the state."""
-        self.accepts: Callable[[OfferHandover], bool] = lambda offer: False
+        self.accepts: Callable[[Seating], bool] = lambda offer: False
         """Whether this member can change its ring for a process that waits for a place."""
-        self.on_agreed: Callable[[OfferHandover], None] = lambda offer: None
+        self.on_agreed: Callable[[Seating], None] = lambda offer: None
         """Called when all members are to change their ring after the present step."""
         self.forget_calls()
 
@@ -273,11 +273,11 @@ class RingHealing:
     def _bind(self) -> None:
         self.bound = True
 
-    def lacks(self, rank: int) -> bool:
-        """Whether the ring has no member `rank` of the gang."""
-        return rank not in self._ranks
+    def grows(self, offer: Seating) -> bool:
+        """Whether the process that is offered takes a place that is vacant in the present ring."""
+        return offer.moving not in self._ranks
 
-    def offer(self) -> OfferHandover | None:
+    def offer(self) -> Seating | None:
         """The process that waits for a place, if this member can change its ring for it."""
         offer = self._wire.offer
         if offer is None or offer.ring <= self._exchange.number:
@@ -287,7 +287,7 @@ class RingHealing:
             return None
         return offer
 
-    def change(self, offer: OfferHandover, step: int) -> None:
+    def change(self, offer: Seating, step: int) -> None:
         """Leave the ring after `step`, as all members do, and join the next one with the process that is offered.
 
         Blocks until all members of it have joined. Raises FormError; and MovedAway on the member that leaves.
@@ -295,15 +295,15 @@ class RingHealing:
         watch = self._watch()
         if watch is not None:
             watch.pause()
-        if offer.rank == self._rank:
+        if offer.moving == self._rank:
             self._wire.stand(leaves=offer.ring, step=step)
             self._healing_ring.leave()
-            raise MovedAway(offer.places[offer.rank].host)
-        if self._rank == 0 and self.lacks(offer.rank):
+            raise MovedAway(offer.places[self._rank].host)
+        if self._rank == 0 and self.grows(offer):
             self._wire.stand(leaves=offer.ring, step=step)
-        self._form(FormGang(offer.member, offer.places, offer.ring))
+        self._form(offer)
 
-    def _form(self, formed: FormGang) -> None:
+    def _form(self, formed: Seating) -> None:
         self._ranks = tuple(map(int, formed.ranks)) or tuple(range(len(formed.places)))
         formation = Formation(self._ranks.index(self._rank), formed.places)
         self._exchange.enter(formed.ring)

@@ -37,6 +37,16 @@ def test_what_is_not_settled_is_sent_again_in_its_order_before_what_comes_next()
     assert attached(outbox) == [report(5)], "the count starts with each stream"
 
 
+def test_of_the_standings_of_a_member_only_the_newest_is_sent_again() -> None:
+    outbox = Outbox(keeps=True)
+    attached(outbox)
+    stands = [m.MemberStands(MEMBER, m.Standing(port=4000, heals=heals)) for heals in (False, True)]
+    for message in (stands[0], report(1), stands[1], report(2)):
+        outbox.post(message)
+    assert attached(outbox) == [report(1), stands[1], report(2)]
+    assert outbox.standing == stands[1].standing
+
+
 def test_a_large_message_counts_as_the_parts_that_are_sent() -> None:
     outbox = Outbox(keeps=True)
     first = attached(outbox)

@@ -269,7 +269,7 @@ def test_a_ring_heals_without_the_member_that_was_lost_with_the_driver() -> None
         rejoin(new, agent, offers[AgentId(agent)])
     new.tick(ADOPT_S)
     assert sorted(adopted(new)) == [offers[AgentId(agent)].member for agent in ("a0", "a1")]
-    assert [message.ring for message in new.sent(m.RingBroken)] == [1, 1]
+    assert [message.ring for message in new.seatings("broken")] == [1, 1]
     spare = new.join("b")
     [start] = new.all(do.PlaceMember)
     assert (start.agent, start.member.rank, start.member.incarnation, start.ring) == (spare, 2, 1, 1)
@@ -308,7 +308,7 @@ def test_a_ring_that_formed_again_trains_on_though_the_driver_was_lost_before_it
     new = successor(before, size=2, heals=True)
     for agent, offer in offers_of(before, ring=3).items():
         rejoin(new, agent, offer)
-    assert {(message.member, message.ring) for message in new.sent(m.RingJoined)} == {
+    assert {(message.member, message.ring) for message in new.seatings("joined")} == {
         (member, 3) for member in before.running.values()
     }
     assert adopted(new)

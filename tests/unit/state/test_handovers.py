@@ -1,6 +1,7 @@
 """A member of a drained agent moves to a process that is prepared elsewhere, while the others keep theirs."""
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.base.ids import AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
@@ -13,7 +14,7 @@ from sparktrain.state.records import DrainCompleted, MemberRestarted
 from sparktrain.state.seats.policies import SETTLE_TIMEOUT_S
 from tests.unit.state.gangs import by_rank, trial
 from tests.unit.state.test_healing_rings import STEP, live_gang, ring
-from tests.unit.state.world import RUN, World
+from tests.unit.state.world import RUN, World, stage_of
 
 
 def of(world: World, kind: type) -> list[object]:
@@ -30,9 +31,9 @@ def drained(world: World, rank: int = 1, size: int = 2, **limits: object) -> tup
     return agents, start.agent
 
 
-def offers(world: World) -> dict[AgentId, m.OfferHandover]:
-    """The newest offer to each agent."""
-    sent = [each for each in world.all(do.Send) if isinstance(each.message, m.OfferHandover)]
+def offers(world: World) -> dict[AgentId, m.Seating]:
+    """The newest offer to each agent, or what has withdrawn it."""
+    sent = [each for each in world.all(do.Send) if stage_of(each.message) in ("offered", "joined")]
     return {each.agent: each.message for each in sent}
 
 
@@ -60,11 +61,11 @@ def test_the_next_process_is_prepared_while_all_train_and_takes_the_place_after_
     [start] = [each for each in world.all(do.PlaceMember) if each.prepared]
     assert (start.member.rank, start.member.incarnation, start.ring) == (rank, 1, 0)
     assert not world.sent(m.AskSnapshot), "no member pauses"
-    assert not world.sent(m.RingBroken)
+    assert not world.seatings("broken")
     offered = world.prepare(prepared)
     assert {each.agent for each in offered if isinstance(each, do.Send)} == set(agents), "the leaving one too"
     offer = offers(world)[agents[0]]
-    assert (offer.rank, offer.ring, offer.places[rank].port, offer.places[rank].host) == (
+    assert (offer.moving, offer.ring, offer.places[rank].port, offer.places[rank].host) == (
         rank, 1, 6000, f"host-{prepared}"
     )  # fmt: skip
     world.at = 5.0
@@ -72,7 +73,7 @@ def test_the_next_process_is_prepared_while_all_train_and_takes_the_place_after_
     [formed] = world.leave_ring(agents[rank], 1, STEP + 5)
     assert isinstance(formed, do.Send)
     assert formed.agent == prepared
-    assert formed.message == m.FormGang(start.member, offer.places, 1), "the others know the places by the offer"
+    assert formed.message == replace(offer, member=start.member, moving=None), "the others know the places by the offer"
     del world.running[agents[rank]]
     end_as_moved(world, agents[rank], member)
     world.at = 5.3
@@ -132,8 +133,8 @@ def test_a_process_that_fails_does_not_disturb_the_gang_and_the_gang_pauses_inst
     if offered:
         world.prepare(prepared)
     world.fail(prepared)
-    withdrawn = {agent: offer.places for agent, offer in offers(world).items()}
-    assert withdrawn == (dict.fromkeys(agents, ()) if offered else {})
+    withdrawn = {agent: (offer.ring, offer.moving) for agent, offer in offers(world).items()}
+    assert withdrawn == (dict.fromkeys(agents, (0, None)) if offered else {})
     assert not world.sent(m.StopMember)
     assert not trial(world).restarts
     world.tick(0.1)
@@ -147,7 +148,7 @@ def test_a_member_that_cannot_change_its_ring_withdraws_the_offer_also_where_it_
     world.prepare(prepared)
     world.declare(agents[0], heals=False)
     world.declare(agents[0])
-    assert {agent: offer.places for agent, offer in offers(world).items()} == dict.fromkeys(agents, ())
+    assert {agent: offer.moving for agent, offer in offers(world).items()} == dict.fromkeys(agents)
     assert [stop.member for stop in world.sent(m.StopMember)] == [world.running[prepared]]
     world.tick(0.1)
     assert len(world.sent(m.AskSnapshot)) == 2
@@ -176,7 +177,7 @@ def test_a_loss_of_its_agent_withdraws_the_offer() -> None:
     agents, prepared = drained(world)
     world.prepare(prepared)
     world.lose(prepared)
-    assert {agent: offer.places for agent, offer in offers(world).items()} == dict.fromkeys(agents, ())
+    assert {agent: offer.moving for agent, offer in offers(world).items()} == dict.fromkeys(agents)
     assert live_gang(world).fault.first is None
 
 
@@ -186,8 +187,8 @@ def test_when_the_member_is_lost_before_it_leaves_the_process_that_waits_takes_i
     world.prepare(prepared)
     commands = world.lose(agents[1])
     assert [each.message for each in commands if isinstance(each, do.Send) and each.agent == agents[0]] == [
-        m.RingBroken(world.running[agents[0]], 2),
-        m.FormGang(world.running[agents[0]], live_gang(world).places, 2),
+        m.Seating(member=world.running[agents[0]], ring=2),
+        m.Seating(member=world.running[agents[0]], places=live_gang(world).places, ring=2),
     ]
     for agent in (agents[0], prepared):
         world.heal(agent, 2, STEP)
@@ -281,7 +282,7 @@ def test_when_the_process_is_lost_while_the_ring_changes_the_ring_heals_without_
     del world.running[agents[1]]
     end_as_moved(world, agents[1], member)
     world.fail(prepared, FailureKind.MEMORY)
-    assert world.sent(m.RingBroken) == [m.RingBroken(world.running[agents[0]], 2)]
+    assert world.seatings("broken") == [m.Seating(member=world.running[agents[0]], ring=2)]
     [start] = [each for each in world.all(do.PlaceMember) if each.ring]
     assert (start.ring, start.member.rank) == (2, 1)
     world.reserve(start.agent, 5000)
@@ -299,7 +300,7 @@ def test_a_drain_that_is_cancelled_ends_the_process() -> None:
     world.feed(on.DrainAsked(world.at, RUN, "second", f"host-{agents[1]}", None, cancels=True))
     world.tick(0.1)
     assert [stop.member for stop in world.sent(m.StopMember)] == [world.running[prepared]]
-    assert {agent: offer.places for agent, offer in offers(world).items()} == dict.fromkeys(agents, ())
+    assert {agent: offer.moving for agent, offer in offers(world).items()} == dict.fromkeys(agents)
     assert live_gang(world).handovers.failures == 0, "the member can move later"
 
 

@@ -71,7 +71,7 @@ def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_on
     world.receive(agents[rank], m.MemberStepped(world.running[agents[rank]], STEP, 0.0, called=STEP - 1))
     commands = world.fail(agents[rank], kind)
     broken = {each.agent: each.message for each in commands if isinstance(each, do.Send)}
-    assert broken == {agent: m.RingBroken(world.running[agent], 1) for agent in others}
+    assert broken == {agent: m.Seating(member=world.running[agent], ring=1) for agent in others}
     [start] = placed(commands)
     assert commands[0].agent in others, "the others hear of it before anything else"
     assert (start.agent, start.port, start.ring, start.memory) == (agents[rank], 0, 1, None)
@@ -89,8 +89,8 @@ def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_on
     for agent in first:
         assert world.heal(agent, 1, STEP) == []
         assert trial(world).restarts == ()
-    joined = [do.Send(agent, m.RingJoined(world.running[agent], 1)) for agent in agents]
-    assert world.heal(last, 1, STEP) == joined, "all train on, and none before"
+    joined = world.heal(last, 1, STEP)
+    assert joined == [do.Send(agent, replace(messages[agent], called=None, joined=True)) for agent in agents]
     [restart] = trial(world).restarts
     assert (restart.rank, restart.kind, restart.seconds) == (rank, kind, 1.5)
     assert (restart.alone, restart.healed, restart.resumed_from_step, restart.steps_lost) == (True, True, STEP, 0)
@@ -107,9 +107,8 @@ def test_the_next_process_may_run_on_any_host_and_the_others_learn_where() -> No
     [start] = placed(world.lose(agents[0]))
     assert (start.agent, start.port) == ("a2", 0)
     join_ring(world)
-    [mine] = [form.places for form in world.sent(m.FormGang) if form.ring == 1 and form.member.rank == 1]
+    [mine] = [form.places for form in world.seatings("formed") if form.ring == 1 and form.member.rank == 1]
     assert [(place.host, place.port) for place in mine] == [("host-a2", 5001), ("host-a1", 4000)]
-    assert not world.sent(m.MemberMoved), "FormGang has all places"
     assert live_gang(world).agents == ("a2", agents[1])
     assert trial(world).restarts[0].host == "host-a0", "the host of the loss"
 
@@ -151,7 +150,7 @@ def test_some_runs_do_not_heal(size: int, limits: dict[str, object]) -> None:
     world = World()
     agents = ring(world, size, **limits)
     world.fail(agents[-1], FailureKind.MEMORY)
-    assert not world.sent(m.RingBroken)
+    assert not world.seatings("broken")
     assert not live_gang(world).absences.by_rank
     assert size == 1 or whole(world)
 
@@ -171,7 +170,7 @@ def test_only_the_loss_of_one_process_heals(kind: FailureKind) -> None:
     world = World()
     agents = ring(world)
     world.fail(agents[1], kind)
-    assert not world.sent(m.RingBroken)
+    assert not world.seatings("broken")
 
 
 @pytest.mark.parametrize("rank", [0, 2])
@@ -181,7 +180,7 @@ def test_each_other_member_must_be_able_to_heal_now(rank: int) -> None:
     world.declare(agents[rank], heals=False)
     world.fail(agents[1], FailureKind.MEMORY)
     assert whole_restart(world).kind is FailureKind.MEMORY
-    assert not world.sent(m.RingBroken)
+    assert not world.seatings("broken")
 
 
 def test_the_lost_member_itself_need_not_be() -> None:
@@ -250,7 +249,7 @@ def grown(world: World, seconds: float) -> list[AgentId]:
 def test_members_that_pause_to_grow_do_not_heal() -> None:
     world = World()
     world.fail(grown(world, 1.0)[1], FailureKind.MEMORY)
-    assert not world.sent(m.RingBroken)
+    assert not world.seatings("broken")
 
 
 def test_members_that_could_not_grow_heal_again() -> None:
@@ -396,7 +395,7 @@ def test_two_of_four_members_that_are_lost_at_once_come_into_one_ring() -> None:
     broken = world.fail(agents[3], FailureKind.MEMORY)
     others = {agents[0], agents[2]}
     messages = {each.agent: each.message for each in broken if isinstance(each, do.Send)}
-    assert messages == {agent: m.RingBroken(world.running[agent], 2) for agent in others}
+    assert messages == {agent: m.Seating(member=world.running[agent], ring=2) for agent in others}
     assert world.reserve(agents[1], 5001) == [], "the other next process has no port yet"
     formed = world.reserve(agents[3], 5003)
     forms = [each.message for each in formed if isinstance(each, do.Send)]
@@ -419,7 +418,7 @@ def test_more_than_half_of_the_members_restart_the_gang() -> None:
     for agent in agents[1:]:
         world.fail(agent, FailureKind.SIGNAL)
     assert whole_restart(world).rank == 1
-    assert max(message.ring for message in world.sent(m.RingBroken)) == 2
+    assert max(message.ring for message in world.seatings("broken")) == 2
 
 
 @pytest.mark.parametrize("kind", [FailureKind.SIGNAL, FailureKind.FORM, FailureKind.RING])
@@ -434,7 +433,7 @@ def test_a_next_process_that_is_lost_gets_another_one(kind: FailureKind) -> None
     world.at = 3.0
     [start] = placed(world.fail(agents[1], kind))
     assert (start.ring, start.member.incarnation) == (2, 2)
-    assert [message.ring for message in world.sent(m.RingBroken)] == [1, 2]
+    assert [message.ring for message in world.seatings("broken")] == [1, 2]
     world.reserve(agents[1])
     world.enter(agents[1])
     world.heal(agents[1], 2, STEP)
@@ -466,7 +465,7 @@ def test_a_next_process_with_a_place_in_a_ring_that_breaks_starts_again() -> Non
     world.fail(agents[2], FailureKind.SIGNAL)
     assert [stop.member.rank for stop in world.sent(m.StopMember)] == [1]
     world.reserve(agents[2])
-    assert {form.ring for form in world.sent(m.FormGang)} == {0, 1}, "the ring waits for rank 1"
+    assert {form.ring for form in world.seatings("formed")} == {0, 1}, "the ring waits for rank 1"
     [start] = placed(world.fail(agents[1], FailureKind.STOPPED))
     assert (start.ring, start.member.incarnation) == (2, 2)
     world.reserve(agents[1])

@@ -1,6 +1,7 @@
 """A lost worker or evaluator of a gang with parameter servers restarts alone; other losses restart the whole gang."""
 
 import pytest
+from msgspec.structs import replace
 
 from sparktrain.base.ids import AgentId, Generation, Member, Rank
 from sparktrain.config.gang_spec import Role
@@ -38,7 +39,7 @@ def test_one_member_restarts_on_its_own_agent_at_its_port(rank: int, kind: Failu
     world.at = 4.5
     [form] = world.reserve(agents[rank], 4000 + rank)
     assert isinstance(form, do.Send)
-    assert form.message == m.FormGang(start.member, world.sent(m.FormGang)[0].places)
+    assert form.message == replace(world.seatings("formed")[0], member=start.member)
     world.enter(agents[rank], trains=ROLES[rank] is Role.WORKER)
     assert not whole(world)
     [restart] = trial(world).restarts
@@ -397,12 +398,10 @@ def test_a_member_that_may_move_restarts_on_any_host_and_the_others_learn_where(
     [start] = placed(world.lose(agents[rank]))
     assert (start.agent, start.member.rank, start.port) == ("elsewhere", rank, 0)
     world.reserve(AgentId("elsewhere"), 5000)
-    [formed] = world.sent(m.FormGang)[len(ROLES) :]
-    place = formed.places[rank]
+    again = world.seatings("formed")[len(ROLES) :]
+    assert [each.member.rank for each in again] == list(range(len(ROLES)))
+    [place] = {each.places[rank] for each in again}
     assert (place.host, place.port, place.role) == ("host-2", 5000, ROLES[rank])
-    moved = world.sent(m.MemberMoved)
-    assert [each.member.rank for each in moved] == [other for other in range(len(ROLES)) if other != rank]
-    assert {(each.rank, each.place) for each in moved} == {(rank, place)}
     world.enter(AgentId("elsewhere"), trains=rank == WORKER)
     assert not whole(world)
     assert [(each.rank, each.alone) for each in trial(world).restarts] == [(rank, True)]
@@ -415,7 +414,7 @@ def test_a_member_that_may_move_stays_where_its_agent_lives() -> None:
     [start] = placed(world.fail(agents[PS], FailureKind.SIGNAL))
     assert (start.agent, start.port) == (agents[PS], 4000 + PS)
     come_back(world, PS)
-    assert not world.sent(m.MemberMoved)
+    assert len(world.seatings("formed")) == len(ROLES) + 1, "the others know its place"
 
 
 def test_a_member_that_moves_learns_of_one_that_moves_at_the_same_time() -> None:
@@ -426,9 +425,10 @@ def test_a_member_that_moves_learns_of_one_that_moves_at_the_same_time() -> None
         assert placed(world.lose(agents[rank]))
     for number in range(2):
         world.reserve(AgentId(f"elsewhere-{number}"), 5000 + number)
-    known = {(each.member.rank, each.rank): each.place.port for each in world.sent(m.MemberMoved)}
-    assert known[WORKER, PS] == 5001, "the first one had no address of the second"
-    assert [each.port for each in world.sent(m.FormGang)[-1].places][WORKER] == 5000
+    first, *_ = [each for each in world.seatings("formed")[len(ROLES) :] if each.member.rank == WORKER]
+    assert first.places[PS].port == 0, "it has no address of the second"
+    newest = {each.member.rank: (each.places[WORKER].port, each.places[PS].port) for each in world.seatings("formed")}
+    assert newest == dict.fromkeys(range(len(ROLES)), (5000, 5001))
     assert not whole(world)
 
 

@@ -14,7 +14,7 @@ from tests.unit.state.ps_gangs import placed, whole
 from tests.unit.state.test_growth import asked, stopped, train
 from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang, whole_restart
 from tests.unit.state.test_recovery import successor
-from tests.unit.state.world import World
+from tests.unit.state.world import World, stage_of
 
 
 def ring(world: World, size: int = 3, spare: int = 0, least: int | None = 1, **limits: object) -> list[AgentId]:
@@ -47,9 +47,9 @@ def test_the_others_continue_at_once_without_a_lost_agent(rank: int) -> None:
     others = [agent for agent in agents if agent != agents[rank]]
     world.at = 3.0
     commands = world.lose(agents[rank])
-    sent = [(each.agent, type(each.message)) for each in commands if isinstance(each, do.Send)]
-    assert sent == [(agent, kind) for kind in (m.RingBroken, m.FormGang) for agent in others]
-    forms = [form for form in world.sent(m.FormGang) if form.ring == 1]
+    sent = [(each.agent, stage_of(each.message)) for each in commands if isinstance(each, do.Send)]
+    assert sent == [(agent, stage) for stage in ("broken", "formed") for agent in others]
+    forms = [form for form in world.seatings("formed") if form.ring == 1]
     ranks = tuple(Rank(other) for other in range(3) if other != rank)
     assert [(form.member.rank, form.ranks) for form in forms] == [(other, ranks) for other in ranks]
     assert {tuple(place.host for place in form.places) for form in forms} == {
@@ -111,7 +111,7 @@ def test_it_waits_for_an_agent_where_it_cannot_shrink(why: str) -> None:
     if why == "unable":
         world.declare(agents[0])
     world.lose(agents[0 if why == "chief" else 2])
-    assert [form for form in world.sent(m.FormGang) if form.ring] == []
+    assert [form for form in world.seatings("formed") if form.ring] == []
     [start] = placed(joined(world, "later"))
     assert start.ring == 1
 
@@ -154,15 +154,15 @@ def with_process(world: World, step: int = STEP + 10) -> AgentId:
 def test_the_next_process_takes_the_vacant_place_after_a_step_of_the_others() -> None:
     world = World()
     new = with_process(world)
-    offers = world.sent(m.OfferHandover)
-    assert [(offer.member.rank, offer.rank, offer.ring) for offer in offers] == [(0, 1, 2), (2, 1, 2)]
+    offers = world.seatings("offered")
+    assert [(offer.member.rank, offer.moving, offer.ring) for offer in offers] == [(0, 1, 2), (2, 1, 2)]
     assert len(offers[0].places) == 3
     assert not asked(world), "the others do not pause"
     world.leave_ring(AgentId("a2"), 2, STEP + 12)
     assert live_gang(world).ranks == (0, 2), "the chief reports it"
     world.leave_ring(AgentId("a0"), 2, STEP + 12)
     assert live_gang(world).ranks == (0, 1, 2)
-    [form] = [form for form in world.sent(m.FormGang) if form.ring == 2]
+    [form] = [form for form in world.seatings("formed") if form.ring == 2]
     assert (form.member.rank, form.ranks, len(form.places)) == (1, (), 3)
     world.at += 0.5
     continue_in(world, 2, STEP + 12)
@@ -192,7 +192,8 @@ def test_a_process_that_fails_leaves_the_ring_as_it_is_and_the_gang_grows_by_a_p
     world = World()
     new = with_process(world)
     world.fail(new, FailureKind.EXIT)
-    assert [offer.places for offer in world.sent(m.OfferHandover)][2:] == [(), ()]
+    withdrawn = [(each.ring, each.ranks, len(each.places)) for each in world.seatings("joined")[-2:]]
+    assert withdrawn == [(1, (0, 2), 2)] * 2, "they stay in the present one"
     world.tick(1.0)
     assert asked(world) == {"a0", "a2"}
 

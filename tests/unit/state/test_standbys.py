@@ -17,7 +17,7 @@ from tests.unit.state.gangs import gang, trial
 from tests.unit.state.ps_gangs import whole
 from tests.unit.state.test_handovers import end_as_moved, offers
 from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang, ring
-from tests.unit.state.world import RUN, World
+from tests.unit.state.world import RUN, World, seatings_in
 
 
 def waiting(
@@ -36,9 +36,9 @@ def prepared(world: World) -> list[do.PlaceMember]:
     return [start for start in world.all(do.PlaceMember) if start.prepared]
 
 
-def formed(commands: list[do.Command]) -> dict[AgentId, m.FormGang]:
-    sends = [command for command in commands if isinstance(command, do.Send)]
-    return {send.agent: send.message for send in sends if isinstance(send.message, m.FormGang)}
+def formed(commands: list[do.Command]) -> dict[AgentId, m.Seating]:
+    agents = {command.message: command.agent for command in commands if isinstance(command, do.Send)}
+    return {agents[seating]: seating for seating in seatings_in(commands, "formed")}
 
 
 def train_on(world: World, agents: list[AgentId], number: int) -> None:
@@ -86,7 +86,7 @@ def test_the_agent_learns_the_name_of_the_member_before_the_ring_forms() -> None
     commands = world.fail(agents[lost], FailureKind.SIGNAL)
     sent = [command.message for command in commands if isinstance(command, do.Send) and command.agent == process]
     member = live_gang(world).member(lost)
-    assert sent == [m.RenameMember(name, member), m.FormGang(member, live_gang(world).places, 1)]
+    assert sent == [m.RenameMember(name, member), m.Seating(member=member, places=live_gang(world).places, ring=1)]
 
 
 def test_the_end_of_a_process_under_its_former_name_is_the_loss_of_the_member() -> None:
@@ -147,7 +147,7 @@ def test_the_loss_of_a_process_costs_nothing_and_another_one_starts() -> None:
     world.lose(process)
     assert not trial(world).restarts
     assert trial(world).spent() == (0, 0)
-    assert not world.sent(m.RingBroken)
+    assert not world.seatings("broken")
     assert len(prepared(world)) == 2
 
 
@@ -189,7 +189,7 @@ def test_a_member_of_a_drained_host_moves_to_a_process_that_waits(rank: int) -> 
     agents, [process] = waiting(world, 2)
     world.drain(f"host-{agents[rank]}")
     offer = offers(world)[agents[0]]
-    assert (offer.rank, offer.places[rank].host) == (rank, f"host-{process}")
+    assert (offer.moving, offer.places[rank].host) == (rank, f"host-{process}")
     member = world.running[agents[rank]]
     assert process in formed(world.leave_ring(agents[rank], offer.ring, STEP))
     del world.running[agents[rank]]

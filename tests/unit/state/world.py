@@ -213,10 +213,29 @@ class World:
         """Every message of `kind` that was sent so far."""
         return [each.message for each in self.all(do.Send) if isinstance(each.message, kind)]
 
+    def seatings(self, stage: str) -> list[m.Seating]:
+        """Every seating of this stage that was sent so far."""
+        return seatings_in(self.commands, stage)
+
     def status(self, trial: int) -> str:
         """Of a trial of the newest run."""
         assert self.machine.last is not None
         return str(self.machine.last.trials[TrialId(trial)].status)
+
+
+def stage_of(message: m.StateOutput) -> str:
+    """Where the ring of a seating is; empty for other messages."""
+    if not isinstance(message, m.Seating):
+        return ""
+    if message.moving is not None:
+        return "offered"
+    return "broken" if not message.places else "joined" if message.joined else "formed"
+
+
+def seatings_in(commands: list[do.Command], stage: str) -> list[m.Seating]:
+    """The seatings of this stage."""
+    sent = [command.message for command in commands if isinstance(command, do.Send)]
+    return [message for message in sent if isinstance(message, m.Seating) and stage_of(message) == stage]
 
 
 def kinds(commands: list[do.Command]) -> list[type]:

@@ -14,12 +14,9 @@ from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.state.agent_messages import (
     Advise,
     AskSnapshot,
-    FormGang,
     Judged,
-    OfferHandover,
     PeerShared,
-    RingBroken,
-    RingJoined,
+    Seating,
     Standing,
 )
 from sparktrain.state.topology import MemberAddress
@@ -43,7 +40,7 @@ def test_a_member_that_has_reserved_is_told_the_places_and_keeps_what_came_befor
     wire, agent = ends
     agent.send(Advise(MEMBER))
     agent.send(PeerShared(MEMBER, "a", b"1"))
-    agent.send(FormGang(MEMBER, PLACES))
+    agent.send(Seating(member=MEMBER, places=PLACES))
     agent.send(PeerShared(MEMBER, "b", b"2"))
     assert wire.reserve(4000) == PLACES
     assert agent.receive() == Standing(port=4000)
@@ -119,7 +116,7 @@ def test_a_member_without_an_agent_waits_for_no_rule(ends) -> None:
 
 def test_a_member_that_heals_hears_of_the_loss_of_another_one_while_it_does_not_look(ends) -> None:
     wire, agent = ends
-    agent.send(FormGang(MEMBER, PLACES))
+    agent.send(Seating(member=MEMBER, places=PLACES))
     heard: list[tuple[int, int]] = []
     called = threading.Event()
 
@@ -128,21 +125,21 @@ def test_a_member_that_heals_hears_of_the_loss_of_another_one_while_it_does_not_
         called.set()
 
     wire.on_ring_broken(on_broken)
-    agent.send(RingBroken(MEMBER, 1))
+    agent.send(Seating(member=MEMBER, ring=1))
     assert called.wait(30.0)
     assert heard == [(1, 1)], "the callback may use the connection, and comes once for each ring"
     assert wire.next_ring(0.0) is None, "the places are those of the ring before"
-    agent.send(FormGang(MEMBER, PLACES * 2, ring=1))
+    agent.send(Seating(member=MEMBER, places=PLACES * 2, ring=1))
     assert (formed := wire.next_ring(30.0)) is not None
     assert (formed.ring, formed.places, formed.ranks) == (1, PLACES * 2, ())
 
 
 def test_a_prepared_process_waits_for_the_first_ring_in_which_it_has_a_place(ends) -> None:
     wire, agent = ends
-    agent.send(FormGang(MEMBER, PLACES))
+    agent.send(Seating(member=MEMBER, places=PLACES))
     assert wire.reserve(4000) == PLACES
-    agent.send(FormGang(MEMBER, PLACES * 2, ring=3))
-    assert wire.await_place(bound=False) == FormGang(MEMBER, PLACES * 2, ring=3)
+    agent.send(Seating(member=MEMBER, places=PLACES * 2, ring=3))
+    assert wire.await_place(bound=False) == Seating(member=MEMBER, places=PLACES * 2, ring=3)
     held = Standing(port=4000, bound=False)
     stands = [Standing(port=4000), replace(held, waits=True), held]
     assert [agent.receive() for _ in stands] == stands
@@ -157,14 +154,14 @@ def test_a_prepared_process_waits_no_longer_than_its_agent_lives(ends) -> None:
 
 def test_a_member_knows_of_a_process_that_waits_until_that_is_withdrawn_or_its_ring_breaks(ends) -> None:
     wire, agent = ends
-    offer = OfferHandover(MEMBER, Rank(1), 2, PLACES * 2)
+    offer = Seating(member=MEMBER, ring=2, places=PLACES * 2, moving=Rank(1))
     assert wire.offer is None
     agent.send(offer)
     assert wire.offer == offer
-    agent.send(OfferHandover(MEMBER, Rank(1), 2))
+    agent.send(Seating(member=MEMBER, ring=1, places=PLACES, joined=True))
     assert wire.offer is None
     agent.send(offer)
-    agent.send(RingBroken(MEMBER, 3))
+    agent.send(Seating(member=MEMBER, ring=3))
     assert wire.offer is None
     wire.stand(leaves=2, step=41)
     assert agent.receive() == Standing(leaves=2, step=41)
@@ -172,8 +169,8 @@ def test_a_member_knows_of_a_process_that_waits_until_that_is_withdrawn_or_its_r
 
 def test_a_loss_that_came_first_is_told_to_the_callback_at_once(ends) -> None:
     wire, agent = ends
-    agent.send(RingBroken(MEMBER, 1))
-    agent.send(RingBroken(MEMBER, 2))
+    agent.send(Seating(member=MEMBER, ring=1))
+    agent.send(Seating(member=MEMBER, ring=2))
     heard: list[int] = []
     wire.on_ring_broken(heard.append)
     assert heard == [2]
@@ -184,17 +181,17 @@ def test_a_member_that_heals_reports_it_and_waits_no_longer_than_its_agent_lives
     wire.stand(heals=True)
     wire.stand(ring=1, step=40)
     assert [agent.receive(), agent.receive()] == [Standing(heals=True), Standing(heals=True, ring=1, step=40)]
-    agent.send(RingBroken(MEMBER, 2))
+    agent.send(Seating(member=MEMBER, ring=2))
     agent.close()
     assert wire.next_ring(60.0) is None
 
 
 def test_a_member_trains_on_once_all_have_joined_its_ring_or_one_is_lost(ends) -> None:
     wire, agent = ends
-    agent.send(RingJoined(MEMBER, 1))
+    agent.send(Seating(member=MEMBER, ring=1, places=PLACES, joined=True))
     assert wire.await_joined(1, 60.0)
     assert not wire.await_joined(2, 0.0), "that was the ring before"
-    agent.send(RingBroken(MEMBER, 3))
+    agent.send(Seating(member=MEMBER, ring=3))
     assert wire.await_joined(2, 60.0)
     agent.close()
     assert wire.await_joined(3, 60.0)

@@ -176,7 +176,7 @@ async def test_nobody_waits_for_one_that_is_lost_after_it_came() -> None:
         link.post(joining("lost", executor=1))
         await link.receive()
         link.post(m.MemberStands(member(1), m.Standing(port=1)))
-        while not isinstance(await link.receive(), m.FormGang):
+        while not isinstance(await link.receive(), m.Seating):
             pass
         lost.vanish()
         report = await asyncio.wait_for(visiting, 10.0)
@@ -195,7 +195,7 @@ async def test_one_that_does_not_connect_in_time_holds_nobody() -> None:
         report = await asyncio.wait_for(visiting, 10.0)
         assert report.visit.problem == ""
         heard = [type(await slow.receive()) for _ in range(3)]
-    assert heard == [m.Welcome, m.FormGang, m.Dismiss]
+    assert heard == [m.Welcome, m.Seating, m.Dismiss]
 
 
 async def test_slots_report_that_the_survey_has_closed() -> None:

@@ -14,7 +14,7 @@ import keras
 
 from sparktrain.errors import FormError, RingError
 from sparktrain.rundir.newest_step import newest_step
-from sparktrain.state.agent_messages import OfferHandover
+from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
@@ -168,24 +168,24 @@ class SurvivingFit:
 
     # ---- a member moves to another process
 
-    def _can_give_place(self, offer: OfferHandover) -> bool:
+    def _can_give_place(self, offer: Seating) -> bool:
         """Whether this member can change its ring for the process that is offered.
 
         Not where only reading shows whether there is a next batch.
         """
-        if self._healing.lacks(offer.rank) and self._data is None:
+        if self._healing.grows(offer) and self._data is None:
             return False
-        return self._position.per_epoch is not None and bool(offer.rank or not self._has_silenced())
+        return self._position.per_epoch is not None and bool(offer.moving or not self._has_silenced())
 
-    def _change_before_next_step(self, offer: OfferHandover) -> None:
+    def _change_before_next_step(self, offer: Seating) -> None:
         self._step.before_next = lambda: self._change(offer)
 
-    def _change(self, offer: OfferHandover) -> None:
+    def _change(self, offer: Seating) -> None:
         """Form the next ring with the process that is offered: nothing of the next step is done on any member.
 
         Where the rest of an epoch is too short for a step of more members, the present ones train it first.
         """
-        if self._healing.lacks(offer.rank) and not self._can_divide(len(offer.places)):
+        if self._healing.grows(offer) and not self._can_divide(len(offer.places)):
             self._change_before_next_step(offer)
             return
         self._values.keep_now()

@@ -14,7 +14,7 @@ class LivePlaces:
 
     formation: Formation
     moved: Callable[[int], MemberAddress | None]
-    """The place of a rank that has moved. Any thread may ask; it does not block."""
+    """The place of a rank now, where that is known. Any thread may ask; it does not block."""
 
     @property
     def servers(self) -> list[int]:
