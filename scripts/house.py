@@ -158,7 +158,7 @@ FIGURES = {
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=463, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
-    "lines": Figure(name="lines of source", bound=124_171, goal=85_300),
+    "lines": Figure(name="lines of source", bound=124_170, goal=85_300),
 }
 
 

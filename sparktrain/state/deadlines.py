@@ -20,8 +20,10 @@ def not_joined(gang: Gang, timeout_s: float, at: float) -> Late | None:
     if gang.status not in (GangStatus.RESERVING, GangStatus.CONNECTING) or at < gang.attendance.formed_at + timeout_s:
         return None
     reserving = gang.status is GangStatus.RESERVING and gang.size > 1
-    joined_ranks = gang.attendance.reserved if reserving else gang.attendance.entered
-    missing = [Rank(rank) for rank in range(gang.size) if rank not in joined_ranks]
+    entered = gang.attendance.entered
+    missing = [
+        Rank(rank) for rank, place in enumerate(gang.places) if not (place.port if reserving else rank in entered)
+    ]
     joined = f"{gang.size - len(missing)} of {gang.size} members joined within {timeout_s:g} s; missing: "
     absentees = ", ".join(f"rank {rank} on {gang.places[rank].host}, {_state(gang, rank)}" for rank in missing)
     # Not FORM, which waits for a better cause: the members had their time.

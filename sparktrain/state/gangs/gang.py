@@ -218,12 +218,10 @@ class Gang:
 
     def reserve(self, rank: Rank, port: int) -> bool:
         """Member `rank` holds `port`; returns whether all members hold one now."""
-        attendance = self.attendance
-        if self.status is not GangStatus.RESERVING or rank in attendance.reserved:
+        if self.status is not GangStatus.RESERVING or self.places[rank].port:
             return False
-        attendance.reserved.add(rank)
         self.move(rank, replace(self.places[rank], port=port))
-        if len(attendance.reserved) < self.size or attendance.ended:
+        if self.attendance.ended or not all(place.port for place in self.places):
             return False
         self._move(GangStatus.CONNECTING)
         return True

@@ -36,7 +36,6 @@ class GangAttendance(Struct, gc=False):
     formed_at: float
     running_since: float | None = None
     """When the last member entered the training function."""
-    reserved: set[Rank] = set()
     entered: set[Rank] = set()
     training: set[Rank] = set()
     """Workers of a gang with parameter servers that train by themselves."""

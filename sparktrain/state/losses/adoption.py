@@ -181,7 +181,6 @@ class Adoptions:
         """What the driver before knew of a member."""
         if held.member.incarnation:
             gang.absences.incarnations[rank] = held.member.incarnation
-        gang.attendance.reserved.add(rank)
         if held.entered:
             self._sweep.enter(gang, rank, agent, at, trains=held.trains)
         gang.attendance.stand(rank, held.standing)
