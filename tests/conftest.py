@@ -70,6 +70,8 @@ all workers end at about the same time. The JVMs of `hosts` start when those of 
 LONG = ("tests/process/test_streams.py",)
 """Files that come first in their ring, for the same reason."""
 
+CPU_TIME = pytest.StashKey[Any]()
+
 
 class Rings(LoadScopeScheduling):
     """How workers share the tests of `make test`: one worker takes all files that share what is dear to start, such as
@@ -112,10 +114,22 @@ gc.disable()  # until all modules are imported; see pytest_collection_finish
 deferred_wrappers.defer()
 
 
-def pytest_collection_finish() -> None:
-    """Let the garbage collector skip everything that is imported."""
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the garbage collector skip everything that is imported. A report has the processor time from here on."""
     gc.freeze()
     gc.enable()
+    if session.config.option.xmlpath:
+        from tests.support.cpu_time import CpuTime
+
+        session.config.stash[CPU_TIME] = CpuTime()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: "pytest.Item | None") -> Iterator[None]:
+    """Add the processor time of the file to the report: see scripts/cpu_seconds.py."""
+    yield
+    if CPU_TIME in item.config.stash and (nextitem is None or nextitem.path != item.path):
+        item.user_properties.append(("cpu_s", round(item.config.stash[CPU_TIME].lap(), 2)))
 
 
 def pytest_collection_modifyitems(items: "list[pytest.Item]") -> None:
