@@ -17,9 +17,9 @@ from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed
 from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
-from sparktrain.training.frameworks.tensorflow.optimizers import user_ops
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import averaged_gradients
 from sparktrain.training.frameworks.tensorflow.optimizers.optimizer import distribute_tape
+from sparktrain.training.frameworks.tensorflow.optimizers.tensorflow_values import VALUES
 from tests.training.fits import data, fit, mlp
 
 TYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
@@ -84,19 +84,19 @@ def shapes(ring: Ring) -> dict[str, Any]:
 
 def users_values(ring: Ring) -> dict[str, Any]:
     own = ring.rank + 1
-    mean = user_ops.allreduce(ring, {"loss": float(own), "count": own, "array": np.array([own, 0], "int32")})
+    mean = VALUES.allreduce(ring, {"loss": float(own), "count": own, "array": np.array([own, 0], "int32")})
     assert [type(mean[key]) for key in ("loss", "count")] == [float, float]
-    total = user_ops.allreduce(ring, [own, own == 1, np.float32(own)], average=False)
+    total = VALUES.allreduce(ring, [own, own == 1, np.float32(own)], average=False)
     assert [type(each) for each in total] == [int, int, np.float32]
-    sent = user_ops.broadcast(ring, (own, own == 1, keras.Variable([float(own)])))
+    sent = VALUES.broadcast(ring, (own, own == 1, keras.Variable([float(own)])))
     assert [type(each) for each in sent[:2]] == [int, bool]
     refused = []
     for wrong in ("text", None, object()):
         try:
-            user_ops.broadcast(ring, wrong)
+            VALUES.broadcast(ring, wrong)
         except TypeError as error:
             refused.append(str(error))
-    gathered = [user_ops.allgather(ring, own), user_ops.allgather(ring, np.full([own], own, "int16"))]
+    gathered = [VALUES.allgather(ring, own), VALUES.allgather(ring, np.full([own], own, "int16"))]
     return {"mean": mean, "total": total, "sent": _plain(sent), "gathered": gathered, "refused": len(refused)}
 
 
@@ -222,7 +222,7 @@ def alone() -> dict[str, Any]:
     return {
         "plain": not is_distributed(optimizer) and "apply" not in vars(optimizer),
         "gradient": tape.gradient(loss, model.variables[0]).numpy()[0, 0],
-        "values": [user_ops.allreduce(ring, 2), user_ops.broadcast(ring, 3), user_ops.allgather(ring, 4).tolist()],
+        "values": [VALUES.allreduce(ring, 2), VALUES.broadcast(ring, 3), VALUES.allgather(ring, 4).tolist()],
     }
 
 

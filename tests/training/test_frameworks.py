@@ -14,14 +14,13 @@ import pytest
 from sparktrain.errors import UserError
 from sparktrain.state.outcome import FailureKind
 from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.frameworks.boosting_framework import LIGHTGBM, XGBOOST
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.imported import ALL, imported, keeper
 from sparktrain.training.frameworks.jax.jax_framework import Jax
 from sparktrain.training.frameworks.keras.keras_framework import Keras
-from sparktrain.training.frameworks.lightgbm.lightgbm_framework import LightGBM
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
 from sparktrain.training.frameworks.torch.torch_framework import Torch
-from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
 
 ROOT = Path(__file__).parents[2]
 TOO_MUCH = 2**50
@@ -111,7 +110,7 @@ class TorchUse:
 class XGBoostUse:
     """Two errors of XGBoost, which has no global generator."""
 
-    framework = XGBoost()
+    framework = XGBOOST
 
     @staticmethod
     def take_too_much() -> Any:
@@ -133,7 +132,7 @@ class XGBoostUse:
 class LightGBMUse:
     """Two errors of LightGBM, which has no global generator."""
 
-    framework = LightGBM()
+    framework = LIGHTGBM
 
     @staticmethod
     def take_too_much() -> Any:

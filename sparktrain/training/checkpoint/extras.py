@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.training.checkpoint.tensor_files import Array, numeric
-from sparktrain.training.frameworks.imported import is_split
+from sparktrain.training.frameworks.imported import split_arrays
 
 Path = list[str | int]
 """Keys and indices that lead to an array."""
@@ -37,7 +37,7 @@ def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict
 
 
 def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
-    if is_split(value):
+    if split_arrays(value) is not None:
         raise TypeError(
             f"{_named(path)} is a {type(value).__name__}, and other members hold parts of it: save a model of "
             "Keras, or gather the array first, on every member, by jax.experimental.multihost_utils.process_allgather"

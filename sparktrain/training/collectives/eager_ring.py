@@ -4,7 +4,6 @@ Values travel as flat arrays: sums by type, and all else as bytes. Before each c
 call, by 16 bytes.
 """
 
-import importlib
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -20,7 +19,7 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.eager_call_log import EagerCallLog
-from sparktrain.training.collectives.ring import Ring, Tensor
+from sparktrain.training.collectives.ring import Ring, Tensor, values_in
 from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.frameworks.imported import ALL
 
@@ -55,7 +54,7 @@ class EagerRing(Ring):
     def values(self) -> Any:
         """See base class. That of the ring's framework."""
         [values] = [framework.values for framework in ALL if framework.module == self.framework]
-        return importlib.import_module(str(values))
+        return values_in(values)
 
     def allreduce(self, tensors: Sequence[Tensor], *, average: bool, name: str) -> list[Tensor]:
         """See base class. Tensors of one type travel together."""

@@ -31,7 +31,7 @@ Tensor = Any
 TENSORFLOW = "tensorflow"
 JAX_AVERAGING = "sparktrain.training.frameworks.jax.keras_steps"
 """See `Ring.keras_averaging`."""
-_VALUES_OF_TENSORFLOW = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
+_VALUES_OF_TENSORFLOW = "sparktrain.training.frameworks.tensorflow.optimizers.tensorflow_values"
 
 
 class Ring(ABC):
@@ -89,15 +89,15 @@ class Ring(ABC):
 
     @property
     def values(self) -> Any:
-        """The module with `allreduce`, `broadcast` and `allgather` for values of users: numbers, arrays, tensors.
+        """The `UserValues` of the framework: collectives for numbers, arrays and tensors of users.
 
         A member without others has the one of the framework that its function has imported.
         """
         modules = [framework.values for framework in imported() if framework.values]
-        return importlib.import_module(modules[0] if modules else _VALUES_OF_TENSORFLOW)
+        return values_in(modules[0] if modules else _VALUES_OF_TENSORFLOW)
 
     def values_of(self, value: Any) -> Any:
-        """The module of `values` for `value`."""
+        """The `values` for `value`."""
         return self.values
 
     # ---- the same collectives for NumPy's arrays, for code that knows no framework
@@ -131,7 +131,7 @@ class LocalRing(Ring):
     def values_of(self, value: Any) -> Any:
         """See base class. Of the framework with its tensors, also where the process has imported another one first."""
         owners = [framework for framework in imported() if framework.values and framework.has_tensors(value)]
-        return importlib.import_module(str(owners[0].values)) if owners else self.values
+        return values_in(owners[0].values) if owners else self.values
 
     def allreduce(self, tensors: Sequence[Tensor], *, average: bool, name: str) -> list[Tensor]:
         """See base class."""
@@ -147,3 +147,8 @@ class LocalRing(Ring):
 
     def close(self) -> None:
         """See base class."""
+
+
+def values_in(module: str | None) -> Any:
+    """The `UserValues` of a framework, by its `Framework.values`."""
+    return importlib.import_module(str(module)).VALUES

@@ -7,12 +7,9 @@ No method imports a framework, so that one that the process does not use costs n
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparktrain.errors import SpecError
-
-if TYPE_CHECKING:
-    from sparktrain.training.checkpoint.tensor_slices import Array, Bounds, Index
 
 
 class RefusedUseError(SpecError):
@@ -25,7 +22,7 @@ class Framework(ABC):
     module: str
     """The package that the process has imported when it uses the framework."""
     values: str | None = None
-    """The module with collectives for values of users, where the framework has one: see `Ring.values`."""
+    """The module with its `UserValues` as `VALUES`, where it has one: see `Ring.values`."""
     distribution: str | None = None
     """The module with `distribute(value, gang, compression=...)` for what `owns` names, where there is one. `gang` is a
     `JoinedGang`; that of Keras is for all that no framework owns."""
@@ -41,6 +38,19 @@ class Framework(ABC):
     * `prepare(gang, homes)`, before any code of the user, with the `MemberGang`. Raises RefusedUseError;
     * `connect(gang, backend)`, with the `JoinedGang`, when the gang has formed;
     * `provide(context)`, with the `TrainContext`, before the function is called.
+    """
+    arrays: str | None = None
+    """The module for arrays with parts on other members, where there are such. It has
+
+    * `is_split(value)`: whether `value` is one: other members hold parts of it that this one lacks;
+
+    and for those alone
+
+    * `joined(value)`: an array of the host. All members call it, with the same array, and it blocks until they do;
+    * `own_slices(value)`: pieces in host memory, each with its `Bounds`. Each element is in a piece of exactly one
+      member. A piece may be memory that training changes;
+    * `from_slices(value, read)`: a value in its place, with the parts that `read` returns for an `Index`. All members
+      call it; each reads only what it holds.
     """
     loops: str | None = None
     """The module with `loop_steps(parts, healing)`, where there is one: the `LoopSteps` of a user's loop that trains
@@ -87,31 +97,6 @@ class Framework(ABC):
     def owns_data(self, value: object) -> bool:
         """Whether `value` is data that only this framework reads, such as a loader of its own kind."""
         return False
-
-    def joined(self, value: object) -> Any:
-        """`value` as an array of the host, where other members hold parts of it; None for any other value.
-
-        All members call it, with the same array, and it blocks until they do.
-        """
-        return None
-
-    def is_split(self, value: object) -> bool:
-        """Whether other members hold parts of the array `value` that this one lacks."""
-        return False
-
-    def own_slices(self, value: object) -> "list[tuple[Bounds, Array]] | None":
-        """Pieces of `value` in host memory, each with its bounds, where members hold parts of it; None for any other.
-
-        Each element is in a piece of exactly one member. A piece may be memory that training changes.
-        """
-        return None
-
-    def from_slices(self, value: object, read: "Callable[[Index], Array]") -> Any:
-        """A value in place of `value`, where members hold parts of it, with the parts that `read` returns for indices.
-
-        None for any other value. All members call it; each reads only what it holds.
-        """
-        return None
 
     def seed(self, value: int) -> None:  # noqa: B027 - some have no global generator
         """Seed its global generators with a number from 0 to 2**32 - 1. Nothing where it has none."""

@@ -3,23 +3,19 @@
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparktrain.config.environment import TENSORFLOW
+from sparktrain.training.frameworks.boosting_framework import LIGHTGBM, XGBOOST
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.jax.jax_framework import Jax
 from sparktrain.training.frameworks.keras.keras_framework import Keras, backend_in_use
-from sparktrain.training.frameworks.lightgbm.lightgbm_framework import LightGBM
 from sparktrain.training.frameworks.tensorflow.tensorflow_framework import TensorFlow
 from sparktrain.training.frameworks.torch.torch_framework import Torch
-from sparktrain.training.frameworks.xgboost.xgboost_framework import XGBoost
-
-if TYPE_CHECKING:
-    from sparktrain.training.checkpoint.tensor_slices import Array, Bounds, Index
 
 # Their modules import nothing of the frameworks, so that a zygote of a function without them has none.
 _KERAS = Keras()
-ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBoost(), LightGBM(), _KERAS)
+ALL: tuple[Framework, ...] = (TensorFlow(), Torch(), Jax(), XGBOOST, LIGHTGBM, _KERAS)
 """Keras comes last: its seeds are those of its backend too."""
 _TRAINING = __package__.rpartition(".")[0]
 _HOMES = {
@@ -85,29 +81,10 @@ def keeper(parts: Sequence[object]) -> Framework | None:
     return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
-def joined(value: object) -> Any:
-    """`value` as an array of the host, where other members hold parts of it; None for any other: see `Framework`."""
-    arrays = (framework.joined(value) for framework in imported())
-    return next((array for array in arrays if array is not None), None)
-
-
-def is_split(value: object) -> bool:
-    """Whether other members hold parts of the array `value`: see `Framework`."""
-    return any(framework.is_split(value) for framework in imported())
-
-
-def own_slices(value: object) -> "list[tuple[Bounds, Array]] | None":
-    """The pieces of `value` that this member saves, where members hold parts of it; None for any other: see
-    `Framework`."""
-    pieces = (framework.own_slices(value) for framework in imported())
-    return next((piece for piece in pieces if piece is not None), None)
-
-
-def from_slices(value: object, read: "Callable[[Index], Array]") -> Any:
-    """A value in place of `value`, from what `read` returns; None where no other member holds a part of it: see
-    `Framework`."""
-    values = (framework.from_slices(value, read) for framework in imported())
-    return next((assembled for assembled in values if assembled is not None), None)
+def split_arrays(value: object) -> Any:
+    """The module `Framework.arrays` for `value`, where other members hold parts of it; None for any other value."""
+    modules = [importlib.import_module(framework.arrays) for framework in imported() if framework.arrays]
+    return next((module for module in modules if module.is_split(value)), None)
 
 
 def imported() -> list[Framework]:

@@ -3,15 +3,11 @@
 import os
 import re
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.errors import EnvironmentMismatchError
 from sparktrain.training.frameworks.contract import Framework
-
-if TYPE_CHECKING:
-    from sparktrain.training.checkpoint.tensor_slices import Array, Bounds, Index
 
 _NO_MEMORY = "RESOURCE_EXHAUSTED"
 _ERRORS = frozenset({"XlaRuntimeError", "JaxRuntimeError"})
@@ -25,34 +21,11 @@ class Jax(Framework):
 
     module = "jax"
     values = "sparktrain.training.frameworks.jax.jax_values"
+    arrays = "sparktrain.training.frameworks.jax.split_arrays"
 
     def _tensor_types(self) -> tuple[type, ...]:
         jax = sys.modules.get(self.module)
         return () if jax is None else (jax.Array,)
-
-    def joined(self, value: object) -> Any:
-        """See base class."""
-        from sparktrain.training.frameworks.jax.split_arrays import joined
-
-        return joined(value)
-
-    def is_split(self, value: object) -> bool:
-        """See base class."""
-        from sparktrain.training.frameworks.jax.split_arrays import is_split
-
-        return is_split(value)
-
-    def own_slices(self, value: object) -> "list[tuple[Bounds, Array]] | None":
-        """See base class."""
-        from sparktrain.training.frameworks.jax.split_arrays import own_slices
-
-        return own_slices(value)
-
-    def from_slices(self, value: object, read: "Callable[[Index], Array]") -> Any:
-        """See base class."""
-        from sparktrain.training.frameworks.jax.split_arrays import from_slices
-
-        return from_slices(value, read)
 
     def limit_gpu_memory(self, mib: int, total_mib: int) -> None:
         """See base class. JAX reads the fraction when it first uses a device; a fraction of the user's own stays."""

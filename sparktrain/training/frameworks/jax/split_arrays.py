@@ -1,4 +1,4 @@
-"""Arrays of JAX with parts on devices of other members."""
+"""Arrays of JAX with parts on devices of other members: see `Framework.arrays`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,25 +16,18 @@ def is_split(value: Any) -> bool:
 
 
 def joined(value: Any) -> Any:
-    """`value` as an array of the host, where other members hold parts of it; None for any other value.
-
-    All members call it with the same array, in the same order; blocks until they do.
-    """
-    return multihost_utils.process_allgather(value, tiled=True) if is_split(value) else None
+    """`value` as an array of the host. All members call it in the same order; blocks until they do."""
+    return multihost_utils.process_allgather(value, tiled=True)
 
 
-def own_slices(value: Any) -> list[tuple[Bounds, Array]] | None:
-    """See `Framework.own_slices`: the shards of this process's devices, except copies of those of other devices."""
-    if not is_split(value):
-        return None
+def own_slices(value: Any) -> list[tuple[Bounds, Array]]:
+    """The shards of this process's devices, except copies of those of other devices."""
     shards = [shard for shard in value.addressable_shards if shard.replica_id == 0]
     return [(bounds_of(shard.index, value.shape), np.asarray(shard.data)) for shard in shards]
 
 
 def from_slices(value: Any, read: Callable[[Index], Array]) -> Any:
-    """See `Framework.from_slices`."""
-    if not is_split(value):
-        return None
+    """An array in place of `value`, from what `read` returns."""
 
     def part(index: Index | None) -> Array:
         assert index is not None

@@ -22,7 +22,7 @@ from sparktrain.training.checkpoint.tensor_files import (
     source_rank,
 )
 from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
-from sparktrain.training.frameworks import imported
+from sparktrain.training.frameworks.imported import split_arrays
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 
 SEEDS = "seeds/"
@@ -88,8 +88,8 @@ def view(variable: Any) -> Array:
     Where members hold parts of the variable, all of them call it, and it blocks until they do.
     """
     held = _own_part(variable.value)
-    if (parts := imported.joined(held)) is not None:
-        return np.asarray(parts)
+    if (arrays := split_arrays(held)) is not None:
+        return np.asarray(arrays.joined(held))
     if not hasattr(held, "detach"):
         return np.asarray(held.read_value() if hasattr(held, "read_value") else held)
     try:
@@ -100,7 +100,7 @@ def view(variable: Any) -> Array:
 
 def is_split(variable: Any) -> bool:
     """Whether members hold parts of the variable."""
-    return imported.is_split(variable.value)
+    return split_arrays(variable.value) is not None
 
 
 def held_value(variable: Any) -> Any:
@@ -135,13 +135,13 @@ def part_of(
     copies: dict[str, Array] = {}
     slices: list[TensorSlice] = []
     for name, variable in variables.items():
-        pieces = imported.own_slices(variable.value)
-        if pieces is None:
+        arrays = split_arrays(variable.value)
+        if arrays is None:
             if not rank:
                 copies[name] = value(variable, spare.get(name))
             continue
         shape = tuple(variable.shape)
-        for outer, piece in pieces:
+        for outer, piece in arrays.own_slices(variable.value):
             for start, stop in cut(outer, piece.dtype.itemsize, SHARD_BYTES):
                 key = f"{name}@{rank}.{len(slices)}"
                 content = as_plain(piece[within((start, stop), outer[0])])
@@ -241,7 +241,8 @@ def _read_parts(files: TensorFiles, name: str, variable: Any) -> Any:
     def read(index: Index) -> Array:
         return files.read_slice(name, index)
 
-    return imported.from_slices(variable.value, read)
+    arrays = split_arrays(variable.value)
+    return arrays and arrays.from_slices(variable.value, read)
 
 
 def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:

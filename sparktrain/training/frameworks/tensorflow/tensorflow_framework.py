@@ -31,7 +31,7 @@ class TensorFlow(Framework):
 
     module = "tensorflow"
     joins = (f"{_FOLDER}.horovod_names.import_hook", f"{_FOLDER}.strategies.strategy")
-    values = "sparktrain.training.frameworks.tensorflow.optimizers.user_ops"
+    values = "sparktrain.training.frameworks.tensorflow.optimizers.tensorflow_values"
     data = "sparktrain.training.frameworks.tensorflow.data.tensorflow_feeds"
 
     def seed(self, value: int) -> None:

@@ -15,7 +15,7 @@ from sparktrain.training.elastic_state import ElasticState, resuming
 from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.frameworks.tensorflow.horovod_names.import_hook import current_ring, current_trial
 from sparktrain.training.frameworks.tensorflow.horovod_names.tensorflow_names import assign_all
-from sparktrain.training.frameworks.tensorflow.optimizers import user_ops
+from sparktrain.training.frameworks.tensorflow.optimizers.tensorflow_values import VALUES
 
 _ELSEWHERE = {
     "ElasticSampler": "pass each member its share by ctx.shard(data), or by dataset.shard(hvd.size(), hvd.rank())",
@@ -64,9 +64,9 @@ class ObjectState(ElasticState):
         ring = current_ring("hvd.elastic.State.sync()")
         # As JSON and arrays: a member unpickles nothing that another one sends.
         data = np.frombuffer(encoded(self._values()), np.uint8).astype(np.int32)
-        length = int(user_ops.broadcast(ring, data.size))
+        length = int(VALUES.broadcast(ring, data.size))
         # A broadcast needs arrays of one shape, and the chief's values may be of another length.
-        sent = user_ops.broadcast(ring, np.resize(data, length))
+        sent = VALUES.broadcast(ring, np.resize(data, length))
         vars(self).update(decoded(np.asarray(sent).astype(np.uint8).tobytes()))
         self.save()
 

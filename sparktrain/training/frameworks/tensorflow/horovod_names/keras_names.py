@@ -18,7 +18,7 @@ from sparktrain.training.frameworks.tensorflow.horovod_names.tensorflow_names im
     init,
     shutdown,
 )
-from sparktrain.training.frameworks.tensorflow.optimizers import user_ops
+from sparktrain.training.frameworks.tensorflow.optimizers.tensorflow_values import VALUES
 
 _ELSEWHERE = {
     "PartialDistributedOptimizer": "ctx.distribute(optimizer) averages all gradients",
@@ -30,18 +30,18 @@ def allreduce(value: Any, name: str | None = None, average: bool = True, **optio
     """The mean, or the sum, of a value over all members, as `ctx.allreduce`. Blocks until all members call it."""
     if options.get("op") is not None:
         average = {hvd.Average: True, hvd.Sum: False}[_checked_op(options["op"])]
-    return user_ops.allreduce(current_ring("hvd.allreduce()"), value, average=average)
+    return VALUES.allreduce(current_ring("hvd.allreduce()"), value, average=average)
 
 
 def allgather(value: Any, name: str | None = None, **options: Any) -> Any:
     """The arrays of all members by rank, as `ctx.allgather`. Blocks until all members call it."""
-    return user_ops.allgather(current_ring("hvd.allgather()"), value)
+    return VALUES.allgather(current_ring("hvd.allgather()"), value)
 
 
 def broadcast(value: Any, root_rank: int, name: str | None = None, **options: Any) -> Any:
     """The chief's value, as `ctx.broadcast`. Blocks until all members call it. Raises SpecError for another root."""
     from_chief(root_rank, "broadcast")
-    return user_ops.broadcast(current_ring("hvd.broadcast()"), value)
+    return VALUES.broadcast(current_ring("hvd.broadcast()"), value)
 
 
 def load_model(
