@@ -107,20 +107,7 @@ def stored_leaves(document: Document) -> dict[str, Leaf]:
 
     A space that lists whole cases has none.
     """
-    if document["kind"] == "sampled":
-        return dict(_leaves_of(document["values"], ""))
-    if document["kind"] in ("grid", "zip"):
-        return {name: tuple(values) for name, values in document["values"].items()}
-    return {}
-
-
-def _leaves_of(nodes: Document, prefix: str) -> Iterator[tuple[str, Leaf]]:
-    for name, node in nodes.items():
-        node = node.get("when", node)
-        if "dict" in node:
-            yield from _leaves_of(node["dict"], f"{prefix}{name}.")
-        elif "value" not in node:
-            yield f"{prefix}{name}", cast(Leaf, _from_node(node))
+    return {path: cast(Leaf, _from_node(node)) for path, node, _ in _stored(document) if "value" not in node}
 
 
 def node_texts(document: Document) -> dict[str, str]:
@@ -128,23 +115,30 @@ def node_texts(document: Document) -> dict[str, str]:
 
     A space that lists whole cases has none. Raises SpecError, KeyError or TypeError for one of a newer version.
     """
+    return {path: f"{_text(node)}{condition}" for path, node, condition in _stored(document)}
+
+
+def _stored(document: Document) -> Iterator[tuple[str, Document, str]]:
+    """Each parameter of a stored space: its path, its node, and that it is under a condition."""
     if document["kind"] == "sampled":
-        return dict(_texts_of(document["values"], ""))
-    if document["kind"] in ("grid", "zip"):
-        return {name: _json(values) for name, values in document["values"].items()}
-    return {}
+        yield from _nodes_of(document["values"], "")
+    elif document["kind"] in ("grid", "zip"):
+        yield from ((name, {"list": values}, "") for name, values in document["values"].items())
 
 
-def _texts_of(nodes: Document, prefix: str) -> Iterator[tuple[str, str]]:
+def _nodes_of(nodes: Document, prefix: str) -> Iterator[tuple[str, Document, str]]:
     for name, node in nodes.items():
-        conditional = ", under a condition" if "when" in node else ""
         inner = node.get("when", node)
         if "dict" in inner:
-            yield from _texts_of(inner["dict"], f"{prefix}{name}.")
-        elif "value" in inner or "list" in inner:
-            yield f"{prefix}{name}", f"{_json(inner.get('value', inner.get('list')))}{conditional}"
+            yield from _nodes_of(inner["dict"], f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", f"{distribution.from_document(inner)}{conditional}"
+            yield f"{prefix}{name}", inner, ", under a condition" if "when" in node else ""
+
+
+def _text(node: Document) -> str:
+    if "value" in node or "list" in node:
+        return _json(node.get("value", node.get("list")))
+    return str(distribution.from_document(node))
 
 
 def _json(value: object) -> str:

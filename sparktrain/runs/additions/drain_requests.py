@@ -1,7 +1,6 @@
 """Hosts and agents that users drain while a run lasts: a file for each request, which the driver reads and answers."""
 
 from collections.abc import Collection
-from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -9,7 +8,7 @@ from msgspec import Struct
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.errors import SparktrainError, SpecError
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.additions.submission import current_user, new_name
+from sparktrain.runs.additions.submission import current_user, new_name, pending_requests
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.runs.watcher import Observer
@@ -74,15 +73,7 @@ def drain(
 
 def pending_drains(store: Store, layout: RunLayout, known_ids: Collection[str]) -> list[DrainRequest]:
     """The requests that are not among `known_ids`, the oldest first. Blocks. Raises OSError."""
-    requests = []
-    for path in sorted(store.list(layout.drains)):
-        name = path.rpartition("/")[2].removesuffix(".json")
-        # Another program may have put a file there: only what has a name of ours is a request.
-        if name in known_ids or path != layout.drain(name):
-            continue
-        with suppress(msgspec.MsgspecError, FileNotFoundError):
-            requests.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=DrainRequest), id=name))
-    return requests
+    return pending_requests(store, layout.drains, DrainRequest, known_ids)
 
 
 def _check_runs(view: RunView) -> None:

@@ -1,7 +1,6 @@
 """Trials that users add to a running sweep: a file for each in the run directory, which its driver takes."""
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from sparktrain.config.param_values import plain
 from sparktrain.config.sampler_names import OBJECT
 from sparktrain.errors import RunDirectoryError, SpecError
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.additions.submission import current_user, new_name
+from sparktrain.runs.additions.submission import current_user, new_name, pending_requests
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.next_commands import next_commands
@@ -62,15 +61,7 @@ def enqueue(place: RunLocation, params: Mapping[str, Any], clock: Clock | None =
 
 def pending(store: Store, layout: RunLayout, known_ids: Collection[str]) -> list[EnqueuedTrial]:
     """The requests that are not among `known_ids`, the oldest first. Blocks. Raises OSError."""
-    requests = []
-    for path in store.list(layout.enqueued_folder):
-        name = path.rpartition("/")[2].removesuffix(".json")
-        # Another program may have put a file there: only what has a name of ours is a request.
-        if name in known_ids or path != layout.enqueued(name):
-            continue
-        with suppress(msgspec.MsgspecError, FileNotFoundError):  # another program's file is none of ours
-            requests.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=EnqueuedTrial), id=name))
-    return requests
+    return pending_requests(store, layout.enqueued_folder, EnqueuedTrial, known_ids)
 
 
 def _check_takes_more(view: RunView) -> None:

@@ -1,14 +1,13 @@
 """Runs and trials that users stop from any host: a file for each request, which the driver reads."""
 
 from collections.abc import Collection
-from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.rundir.layout import RunLayout
-from sparktrain.runs.additions.submission import current_user, new_name
+from sparktrain.runs.additions.submission import current_user, new_name, pending_requests
 from sparktrain.store.base import Store
 
 
@@ -51,9 +50,4 @@ def stop_names(store: Store, layout: RunLayout) -> frozenset[str]:
 
 def pending_stops(store: Store, layout: RunLayout, known_ids: Collection[str]) -> list[RunStop]:
     """The requests that are not among `known_ids`, the oldest first. Blocks; raises OSError."""
-    requests = []
-    for name in sorted(stop_names(store, layout) - frozenset(known_ids)):
-        with suppress(msgspec.MsgspecError, FileNotFoundError):  # another program may have put a file there
-            request = msgspec.json.decode(store.read(layout.stop(name)), type=RunStop)
-            requests.append(msgspec.structs.replace(request, id=name))
-    return requests
+    return pending_requests(store, layout.stops, RunStop, known_ids)

@@ -3,9 +3,16 @@
 import getpass
 import re
 import secrets
+from collections.abc import Collection
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
 
 from sparktrain.store.base import Store
 
+Request = TypeVar("Request", bound=Struct)
 _NAME = re.compile(r"(?:.*/)?(\d{13,16})-[0-9a-f]{8}\.json")
 _DIGITS = 16
 
@@ -19,6 +26,22 @@ def new_name(store: Store, folder: str, wall: float) -> str:
     matches = filter(None, map(_NAME.fullmatch, store.list(folder)))
     newest = max((int(match[1].ljust(_DIGITS, "0")) for match in matches), default=0)
     return f"{max(int(wall * 1e6), newest + 1):0{_DIGITS}d}-{secrets.token_hex(4)}"
+
+
+def pending_requests(store: Store, folder: str, kind: type[Request], known_ids: Collection[str]) -> list[Request]:
+    """The requests in `folder`, of a `kind` with an `id`, that are not among `known_ids`, the oldest first.
+
+    Blocks; raises OSError.
+    """
+    requests = []
+    for path in sorted(store.list(folder)):
+        name = path.rpartition("/")[2].removesuffix(".json")
+        # Another program may have put a file there: only what has a name of ours is a request.
+        if name in known_ids or path != f"{folder}/{name}.json":
+            continue
+        with suppress(msgspec.MsgspecError, FileNotFoundError):
+            requests.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=kind), id=name))
+    return requests
 
 
 def current_user() -> str:

@@ -56,33 +56,43 @@ class RowReader:
     """The rows of one stream for a function that asks for some at a time. One thread uses it."""
 
     def __init__(self, epochs: EpochReader, answers: AnswerQueue) -> None:
-        self._epochs = epochs
+        self.epochs = epochs
         self._answers = answers
         self._epoch: int | None = None
         self._cursor: _Cursor | None = None
         self.ended = False
         """It has reached the end of the epoch; the next call starts another one."""
 
-    def next_batch(self, count: int, whole: bool) -> list[Any]:
-        """See `FeedReader.next_batch`."""
+    def next_batch(self, count: int, *, whole: bool = False) -> list[Any]:
+        """The next `count` rows, fewer only at the end of the epoch, which then has `ended`. Blocks for rows.
+
+        Python objects of an RDD, or tuples of the values of a DataFrame's columns. `whole`: fewer at the end of a
+        partition, too. Rows that wait for results come from one partition always. Raises StreamError.
+        """
         parts = self._gather(count, whole, _Cursor.rows, self._rows_to_answer)
         return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
 
     def next_arrow(self, count: int) -> pa.RecordBatch | None:
-        """See `FeedReader.next_arrow`."""
+        """The next `count` rows of a DataFrame, fewer at the end of the epoch; None when there are none any more.
+
+        Blocks for rows. Raises StreamError, also for rows of an RDD.
+        """
         parts = self._gather(count, False, _Cursor.arrow, _no_arrow)
         return pa.concat_batches(parts) if len(parts) > 1 else next(iter(parts), None)
 
     def answer(self, results: Iterable[Any]) -> None:
-        """See `FeedReader.answer`."""
+        """The results for the rows of the last `next_batch`, one for each, in order. Raises StreamError."""
         self._answers.answer(results)
 
-    def terminate(self, ask: bool) -> None:
-        """See `FeedReader.terminate`."""
-        if ask and not self._epochs.epoch:
-            self._epoch = self._epochs.start(answers=True)
+    def terminate(self, *, ask: bool = False) -> None:
+        """Need no more rows of this epoch: the feeders end, and tasks that wait for results fail.
+
+        `ask`: inform the driver even when nothing was read yet, for it waits until every member has asked for rows.
+        """
+        if ask and not self.epochs.epoch:
+            self._epoch = self.epochs.start(answers=True)
         if self._epoch is not None:
-            self._epochs.finish(
+            self.epochs.finish(
                 self._epoch,
                 "the training function has called terminate(), and needs no more rows: call it in training only",
             )
@@ -103,7 +113,7 @@ class RowReader:
         held: PartitionKey | None = None
         while count:
             if self._cursor is None or not self._cursor.remaining:
-                outcome = self._epochs.take_for(count, held, is_whole)
+                outcome = self.epochs.take_for(count, held, is_whole)
                 if isinstance(outcome, AnsweredExchange):
                     if (part := exchange_reader(outcome, count)) is not None:
                         return [part]
@@ -124,18 +134,18 @@ class RowReader:
     def _come_back(self) -> None:
         """The function wants more: it has used what it got."""
         if self._epoch is None:
-            self._epoch = self._epochs.start(answers=True)
+            self._epoch = self.epochs.start(answers=True)
             self.ended = False
         self._answers.check_answered()
-        self._epochs.use(self._epochs.batches_taken - (self._cursor is not None and self._cursor.remaining > 0))
+        self.epochs.use(self.epochs.batches_taken - (self._cursor is not None and self._cursor.remaining > 0))
 
     def _rows_to_answer(self, exchange: AnsweredExchange, count: int) -> list[Any] | None:
-        with self._epochs.wait.waiting():
+        with self.epochs.wait.waiting():
             return self._answers.rows_of(exchange, count) or None
 
     def _finish(self) -> None:
         if self._epoch is not None:
-            self._epochs.finish(self._epoch)
+            self.epochs.finish(self._epoch)
         self._end()
 
     def _end(self) -> None:

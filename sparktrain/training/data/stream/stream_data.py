@@ -46,7 +46,7 @@ class StreamData:
         """The columns, with the shapes of the first rows. Blocks for these the first time. Raises StreamError."""
         if self._schema is None:
             self._check_columns()
-            first = self._reader.peek()
+            first = self._reader.epochs.peek()
             if first is None:
                 raise StreamError(f"stream {self.name!r} gave no rows to this member: give it more partitions")
             self._schema = shaped(self._columns, check_values(first, self._columns, self._subject), self._subject)
@@ -124,22 +124,22 @@ class StreamData:
 
     def should_stop(self) -> bool:
         """Whether `next_batch` has reached the end of the epoch."""
-        return self._reader.should_stop()
+        return self._reader.ended
 
     def terminate(self, *, ask: bool = False) -> None:
         """Need no more rows of this epoch: the feeding job ends well, and tasks that wait for results fail.
 
         `ask`: inform the driver even when nothing was read yet, for it waits until every member has asked for rows.
         """
-        self._reader.terminate(ask)
+        self._reader.terminate(ask=ask)
 
     def wait_for_end(self) -> None:
         """Drop the rows that still come, and block without limit until the driver has ended the stream.
 
         A member that leaves earlier would be missed by the tasks that feed it.
         """
-        self._reader.terminate(True)
-        self._reader.wait_until_over()
+        self._reader.terminate(ask=True)
+        self._reader.epochs.wait_until_over()
 
     def close(self) -> None:
         """As `terminate`, for every way to read; sparktrain calls it at the end."""
