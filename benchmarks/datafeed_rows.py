@@ -26,9 +26,9 @@ from sparktrain.protocol.certificates import issue
 from sparktrain.protocol.feed_messages import FeedDirectory, FeedTicket
 from sparktrain.protocol.row_pickles import pickled
 from sparktrain.tensorflowonspark.TFNode import DataFeed
+from sparktrain.training.data.stream.epoch_reader import RowWait
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
 from sparktrain.training.data.stream.feed_server import FeedServer
-from sparktrain.training.data.stream.row_wait import RowWait
 from sparktrain.training.data.stream.stream_data import StreamData
 
 WIDTH = 784

@@ -14,7 +14,7 @@ from statistics import median
 
 import sparktrain as st
 from benchmarks.machine import at_most, show
-from sparktrain.driver.engines import local_restarts
+from sparktrain.driver.engines import local_batch
 from sparktrain.state import placement
 from sparktrain.state.seats import policies
 from tests.faults.growing import grow
@@ -36,7 +36,7 @@ def grown(pool: st.Pool, folder: Path, backend: str) -> tuple[float, int]:
     return after[0][0] - before[-1][0], abs(after[0][1] - before[-1][1] - 1)
 
 
-def comes_back(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+def comes_back(restarts: local_batch.Restarts, slot: int, now: float) -> bool:
     """In place of a restart at once."""
     restarts._lives[slot].due = now + BACK_S
     return True
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     placement.SHRINK_AFTER_S, policies.GROW_AFTER_S = 0.0, 2.0
-    local_restarts.Restarts.lost = comes_back
+    local_batch.Restarts.lost = comes_back
     rows = []
     preload = ["tensorflow", "keras", "horovod.tensorflow"]
     with tempfile.TemporaryDirectory() as runs, st.pool(st.local(slots=2), preload=preload) as pool:

@@ -85,8 +85,7 @@ def traced() -> float:
     """Seconds for the notes of one collective in a traced function: the least of several measurements."""
     import tensorflow as tf
 
-    from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog
-    from sparktrain.training.frameworks.tensorflow.collectives.call_times import CallTimes
+    from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog, CallTimes
 
     times = CallTimes()
     log = CallLog()

@@ -16,8 +16,8 @@ from benchmarks.machine import at_most, show
 from sparktrain.base.clock import SystemClock
 from sparktrain.base.ids import CHIEF, Generation, Member, RunId, TrialId
 from sparktrain.config.tracking_options import MLflow
-from sparktrain.driver.callbacks.callback_feed import CallbackFeed
 from sparktrain.driver.tracking.callback import Callback, TrackedRun
+from sparktrain.driver.tracking.callback_feed import CallbackFeed
 from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
 from sparktrain.state.outcome import Report
 

@@ -108,7 +108,6 @@ SUBJECTS = {
     "slow": (
         "runs.steps",
         "state.gangs.stragglers",
-        "training.collectives.step_log",
         "training.collectives.step_notes",
         "training.host_limits",
         "training.step_reports",
@@ -146,7 +145,7 @@ FIGURES = {
     "parallel": Figure(name="parallel assignments per 1,000 statements", bound=0.2, goal=1),
     "wide": Figure(name=f"classes above {WIDE} fields", bound=2, goal=6),
     "widest": Figure(name="fields of the widest class", bound=19, goal=20),
-    "protocols": Figure(name="Protocols", bound=8, goal=30),
+    "protocols": Figure(name="Protocols", bound=7, goal=30),
     "circles": Figure(name="modules in circles of imports", bound=0, goal=0),
     "frames": Figure(name="frames from sweep to the coordinator's loop", bound=5, goal=6),
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
@@ -156,9 +155,9 @@ FIGURES = {
     "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=16, goal=8),
     "membership": Figure(name="messages of membership", bound=7, goal=8),
-    "callables": Figure(name="parameters and fields that are Callable", bound=463, goal=400),
-    "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
-    "lines": Figure(name="lines of source", bound=124_170, goal=85_300),
+    "callables": Figure(name="parameters and fields that are Callable", bound=460, goal=400),
+    "inherited": Figure(name="docstrings that are See base class.", bound=464, goal=400),
+    "lines": Figure(name="lines of source", bound=123_607, goal=85_300),
 }
 
 

@@ -165,7 +165,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         _package("driver/continuation/*", "driver/prepare/*"),
         _tests("process/added_trials process/refit process/resumed_calls process/warm_start"),
     ),
-    (_package("driver/tracking/*", "driver/callbacks/*"), _tests("process/mlflow_tracker process/callbacks")),
+    (_package("driver/tracking/*"), _tests("process/mlflow_tracker process/callbacks")),
     (
         _package("cli/*"),
         _tests("process/commands process/printed_commands process/dry_run process/failed_trials spark/command_line"),

@@ -156,11 +156,11 @@ def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
 def perform_prune(environment: Environment) -> int:
     """List old packs and delete them. Blocks on disk and store, and until the question is answered."""
     from sparktrain.base import formatting
-    from sparktrain.driver.yarn_jobs.env_pack import pruning
+    from sparktrain.driver.yarn_jobs.env_pack import pack
     from sparktrain.driver.yarn_jobs.env_pack.pack import plan, store_of
 
     store = store_of(environment.folder)
-    packs = pruning.old_packs(store, plan(environment.packages).archive)
+    packs = pack.old_packs(store, plan(environment.packages).archive)
     if not packs:
         common.print_line(f"no old packs in {store.where()}")
         return 0
@@ -173,7 +173,7 @@ def perform_prune(environment: Environment) -> int:
     if not _agreed(f"delete {formatting.count(len(packs), 'pack')}, {size}, in {store.where()}? [y/N] "):
         common.print_line("nothing was deleted")
         return 0
-    pruning.remove(store, packs)
+    pack.remove(store, packs)
     return 0
 
 

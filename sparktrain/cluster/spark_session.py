@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import shlex
 import socket
 import sys
@@ -15,11 +16,15 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktrain.base.optional_packages import is_supported
-from sparktrain.cluster import jvm, spark_master, yarn_client
+from sparktrain.cluster import jvm, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
 from sparktrain.store.held_folders import held
 
+CONNECT_S = 5.0
+"""The timeout for one address."""
+_PORTS = {"spark": 7077, "k8s": 443}
+_HOST_AND_PORT = re.compile(r"(?:https?://)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d+))?/?")
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
 """How many containers an application of ours may lose: it has nothing but agents, which can be replaced."""
 _OF_PY4J = "An error occurred while calling "
@@ -53,7 +58,7 @@ def local_session(
     """
     with held("spark") as folder:
         scratch = str(folder)
-        if not spark_master.is_submitted():
+        if not is_submitted():
             show(f"starting Spark on {master or DEFAULT_MASTER} ...")
         session = _session(master, conf, name, scratch)
         failed = False
@@ -85,7 +90,7 @@ def program_session(master: str | None, conf: Mapping[str, str], name: str) -> I
 
 
 def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: str) -> SparkSession:
-    submitted = spark_master.is_submitted()
+    submitted = is_submitted()
     try:
         if submitted:
             merged_conf = {**_submitted(), **conf}
@@ -95,7 +100,7 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
         else:
             master = master or DEFAULT_MASTER
             _check_home()
-            spark_master.check_reachable(master)
+            check_reachable(master)
             settings = {**_PATIENCE, **_session_defaults(master, scratch), **conf}
         settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
         # Before PySpark would: the JVM that it starts prints seven lines, and nothing can take them back.
@@ -173,3 +178,37 @@ def _session_defaults(master: str, scratch: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": jvm_here(),
         "spark.executor.extraJavaOptions": jvm_here(),
     }
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process and provides its session."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def check_reachable(master: str, connect: Callable[[str, int], None] | None = None) -> None:
+    """Raises SessionError when no address of `master` can be connected to. Blocks, for some seconds at most.
+
+    Local masters and YARN have no address here.
+    """
+    scheme, marked, addresses = master.partition("://")
+    if not marked or scheme not in _PORTS:
+        return
+    problems = []
+    for place in addresses.split(","):
+        match = _HOST_AND_PORT.fullmatch(place)
+        if match is None:
+            raise SessionError(f"{master} is not a valid master: write {scheme}://HOST:{_PORTS[scheme]}")
+        try:
+            (connect or _connect)(match["host"].strip("[]"), int(match["port"] or _PORTS[scheme]))
+            return
+        except socket.gaierror:
+            problems.append(f"the host name {match['host']!r} is unknown on this machine")
+        except OSError as error:
+            problems.append(f"{place}: {error.strerror or error}")
+    raise SessionError(
+        f"the master {master} cannot be reached: {'; '.join(problems)}; correct --master, or start Spark there"
+    )
+
+
+def _connect(host: str, port: int) -> None:
+    socket.create_connection((host, port), CONNECT_S).close()

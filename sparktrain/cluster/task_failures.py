@@ -4,6 +4,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.cluster.spark_facts import YARN, Facts, executors_for
+from sparktrain.cluster.spark_settings import harms
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -88,3 +91,29 @@ def _tasks(context: Any, stages: Iterable[int], status: str) -> Iterator[Any]:
 
 def _message(task: Any) -> str:
     return str(task.errorMessage().getOrElse(None) or "")
+
+
+def loss_reasons(session: "SparkSession", facts: Facts) -> TaskFailures | None:
+    """Why agents were lost, as Spark and YARN report it; None where neither reports anything."""
+    failures = task_failures(session) if facts.master == YARN else None
+    return _with_nodes(failures) if failures is not None else None
+
+
+def _with_nodes(failures: TaskFailures) -> TaskFailures:
+    """The same failures, each with what became of its node."""
+    from sparktrain.cluster import yarn_client  # HTTP, which only YARN needs
+
+    nodes = yarn_client.Nodes()
+    return lambda stages: {task: nodes(message) for task, message in failures(stages).items()}
+
+
+def start_outlook(facts: Facts, agents: int) -> Callable[[], str]:
+    """A function that explains why this many agents do not start. It blocks, and returns "" where the cluster reports
+    nothing."""
+    exclusion = "; ".join(finding.message for finding in harms(facts.conf) if finding.check == "exclusion")
+    if facts.master != YARN:
+        return lambda: exclusion
+    from sparktrain.cluster import yarn_client  # as above
+
+    outlook = yarn_client.Outlook(facts.conf, executors_for(facts, agents))
+    return lambda: "; ".join(filter(None, (outlook(), exclusion)))

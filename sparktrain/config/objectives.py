@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sparktrain.config.direction import mode_of
-from sparktrain.config.metric_names import Mode, metric_name
+from sparktrain.config.metric_names import Mode, metric_name, mode_of
 from sparktrain.config.param_values import described, shown
 from sparktrain.errors import SpecError
 

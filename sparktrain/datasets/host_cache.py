@@ -5,7 +5,7 @@ mapped. Otherwise the process that gets the lock of the group fetches it, and th
 the lock is the kernel's, and any end of its process releases it. What goes out is a batch in mapped memory, which
 stays valid when the file is deleted.
 
-What must hold: only bytes that match their checksum become rows (`cached_group`), and a file has its name only when
+What must hold: only bytes that match their checksum become rows (`map_cached`), and a file has its name only when
 it is complete, since it appears by rename. Any other process, of another run too, may delete files and folders at any
 time, so each step makes its folders again. The files of one dataset are in a folder of their own, named by the boot
 of this host and the digest of the manifest.
@@ -29,10 +29,12 @@ import pyarrow as pa
 
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.formatting import size as sized
-from sparktrain.datasets.cached_group import CorruptCacheError, map_cached, write_cached
+from sparktrain.datasets.group_file import checksum
 from sparktrain.errors import DataError, StoreTimeoutError
 from sparktrain.store.private_folder import file_system_time, private_folder
 
+_TRAILER = struct.Struct("<8sQI4x")
+_MAGIC = b"STGROUP1"
 FOLDER = "sparktrain-data"
 SHARE_OF_DISK = 0.25
 """The part of the free disk that the cache takes unless the user sets a limit."""
@@ -336,3 +338,69 @@ def _boot() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
     return "unknown"
+
+
+class CorruptCacheError(Exception):
+    """A file of the cache does not hold what was written; `HostCache` fetches the group again."""
+
+
+def write_cached(path: Path, batch: pa.RecordBatch) -> None:
+    """Write a group to `path`, which no other process reads yet. Blocks on the disk. Raises OSError.
+
+    The file is an Arrow stream of one batch, and behind it a trailer with length and CRC-32C of the stream. Both are in
+    one file, so that a rename publishes them at once.
+    """
+    with pa.OSFile(os.fspath(path), "wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    with pa.memory_map(os.fspath(path)) as source:  # its pages are in memory still
+        stream = source.read_buffer()
+        trailer = _TRAILER.pack(_MAGIC, len(stream), checksum(stream))
+    with path.open("r+b") as file:  # not "ab": that makes a new file where a cleaner has deleted this one meanwhile
+        file.seek(0, os.SEEK_END)
+        file.write(trailer)
+
+
+def map_cached(path: Path) -> pa.RecordBatch:
+    """The group in the file at `path`, without copying. Blocks on the disk.
+
+    A wrong bit among numbers is a wrong value, and among the offsets of strings it makes readers reach outside of the
+    file, which ends the process: the checksum is compared each time that the file is mapped. That reads the group once,
+    at 6 GB/s, and a process keeps what it has mapped open. Raises FileNotFoundError where there is none, and
+    CorruptCacheError for anything but what `write_cached` wrote.
+    """
+    try:
+        with pa.memory_map(os.fspath(path)) as source:
+            content = source.read_buffer()
+        with pa.ipc.open_stream(_verified(content)) as reader:
+            batch = reader.read_next_batch()
+        # Offsets that reach outside of the file end the process by SIGSEGV, and each retry of its trial too.
+        _check_offsets(batch)
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise CorruptCacheError(str(error) or type(error).__name__) from error
+    return batch
+
+
+def _verified(content: pa.Buffer) -> pa.Buffer:
+    """The stream of a file. Raises CorruptCacheError where a byte of it differs from those that were written."""
+    size = len(content) - _TRAILER.size
+    if size < 0:
+        raise CorruptCacheError(f"it has {len(content)} bytes")
+    magic, length, expected = _TRAILER.unpack(content.slice(size))
+    if magic != _MAGIC or length != size:
+        raise CorruptCacheError("it does not end with its checksum")
+    stream = content.slice(0, size)
+    if (actual := checksum(stream)) != expected:
+        raise CorruptCacheError(f"its CRC-32C is {actual:08x}, and {expected:08x} was written")
+    return stream
+
+
+def _check_offsets(batch: pa.RecordBatch) -> None:
+    """Check that no value reaches outside of the memory of `batch`. Raises ArrowInvalid.
+
+    Strings count as bytes: text that is no UTF-8 is the user's, and harmless here.
+    """
+    for column in batch.columns:
+        plain = column.cast(pa.binary()) if pa.types.is_string(column.type) else column
+        plain.validate(full=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sparktrain.base import formatting
-from sparktrain.config.direction import mode_of
-from sparktrain.config.metric_names import metric_name
+from sparktrain.config.metric_names import metric_name, mode_of
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.display import parts
 from sparktrain.display.trial_table import measured

@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktrain.base import formatting
+from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.state.trial import TrialStatus
 
+_MOST_WARNINGS = 5
 GAP = 2
 """Columns of a terminal between two columns of a table."""
 STYLES = {TrialStatus.FAILED: "red", TrialStatus.LOST: "red", TrialStatus.STOPPED: "yellow", TrialStatus.PRUNED: "dim"}
@@ -76,3 +78,19 @@ def differing_first(params: Mapping[str, Any], differing: Iterable[str]) -> dict
     """`params`, those in which trials differ first: a line may end before the others."""
     first = set(differing)
     return {name: params[name] for name in sorted(params, key=lambda name: name not in first)}
+
+
+def warning_lines(result: SweepOutcome) -> list[str]:
+    """A line for each warning, once for all trials that share it."""
+    trials: dict[str, list[int]] = {}
+    if unsaved := [trial for trial in result.trials if trial.unsaved]:
+        trials[unsaved[0].unsaved] = [trial.id for trial in unsaved]
+    for trial in result.trials:
+        for notice in trial.notices:
+            trials.setdefault(notice, []).append(trial.id)
+    return [_line(text, ids) for text, ids in list(trials.items())[:_MOST_WARNINGS]]
+
+
+def _line(text: str, trials: list[int]) -> str:
+    suffix = f", and {formatting.count(len(trials) - 1, 'other trial')} likewise" if len(trials) > 1 else ""
+    return f"warning: trial {trials[0]}: {formatting.plain(text)}{suffix}"

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from sparktrain.base import formatting
 from sparktrain.display.failure_causes import explained
-from sparktrain.display.parts import where_lines
-from sparktrain.display.result_warnings import warning_lines
+from sparktrain.display.parts import warning_lines, where_lines
 from sparktrain.display.trial_table import TrialTable, headline
 from sparktrain.runs.pareto import front_of
 from sparktrain.runs.sweep_outcome import SweepOutcome

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from sparktrain.base import formatting
 from sparktrain.display.failure_causes import explained
-from sparktrain.display.parts import GAP, STYLES, html_row, table, where_lines
-from sparktrain.display.result_warnings import warning_lines
+from sparktrain.display.parts import GAP, STYLES, html_row, table, warning_lines, where_lines
 from sparktrain.runs.case_result import CaseResult
 from sparktrain.runs.sweep_outcome import SweepOutcome, metric_names, names
 from sparktrain.runs.trial_result import TrialResult

@@ -14,16 +14,16 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from sparktrain.base import formatting
 from sparktrain.base.clock import Clock
 from sparktrain.base.ids import AgentId, Member, RunId
 from sparktrain.cluster.executor_loss import UnexplainedLosses
 from sparktrain.config.versions import mismatch
-from sparktrain.driver.absent_agents import Absences
 from sparktrain.driver.gpu_claims import GpuClaims
-from sparktrain.driver.notice_failures import NoticeFailures
 from sparktrain.errors import ProtocolError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateKeeper
@@ -32,6 +32,8 @@ from sparktrain.state import events as on
 from sparktrain.state.agent_messages import StateInput
 from sparktrain.store.hadoop.token_storage import merged
 
+MOST_NAMED = 3
+"""A text names this many absent agents; of the others it has the number."""
 HEARTBEAT_S = 3.0
 """Interval of an agent's heartbeats."""
 LEASE_S = 15.0
@@ -300,3 +302,76 @@ class Server:
         if not isinstance(message, StateInput):
             raise ProtocolError(f"agent {agent} sent {type(message).__name__} in the middle of its stream")
         self._feed(on.AgentSent(self._clock.now(), agent, message))
+
+
+@dataclass(frozen=True)
+class _Absence:
+    host: str
+    reason: str
+    since: float
+
+
+class Absences:
+    """Slots without an agent since theirs was lost, left or was refused."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._absent: dict[int, _Absence] = {}
+
+    def add(self, slot: int, host: str, reason: str) -> None:
+        """The agent of `slot` on `host` is gone because of `reason`."""
+        self._absent[slot] = _Absence(host, reason, self._clock.now())
+
+    def remove(self, slot: int) -> None:
+        """An agent of `slot` has joined."""
+        self._absent.pop(slot, None)
+
+    def clear(self) -> None:
+        """All agents are gone because the pool dismissed them."""
+        self._absent.clear()
+
+    def summary(self) -> str:
+        """One line: the newest absences first, with their causes; empty when there are none."""
+        newest = sorted(self._absent.items(), key=lambda entry: -entry[1].since)
+        lines = [
+            f"agent {slot} on {absence.host} is gone since {self._clock.now() - absence.since:.0f} s ({absence.reason})"
+            for slot, absence in newest[:MOST_NAMED]
+        ]
+        unnamed_count = len(newest) - MOST_NAMED
+        return "; ".join([*lines, *([f"{unnamed_count} more are gone"] if unnamed_count > 0 else [])])
+
+
+@dataclass
+class _FailedLooks:
+    problem: str
+    by_agent: dict[AgentId, int] = field(default_factory=dict)
+
+
+class NoticeFailures:
+    """The failed looks of the agents of a pool, by address. All methods belong to the coordinator's event loop."""
+
+    def __init__(self) -> None:
+        self._failed: dict[str, _FailedLooks] = {}
+
+    def clear(self, address: str | None) -> None:
+        """A run starts that names this address, and no other one does."""
+        if address is not None:
+            self._failed.pop(address, None)
+
+    def add(self, agent: AgentId, host: str, address: str, looks: int, problem: str) -> None:
+        """An agent has failed to look so often; the first one is logged."""
+        failed = self._failed.get(address)
+        if failed is None:
+            failed = self._failed[address] = _FailedLooks(f"on {host}: {formatting.plain(problem)}")
+            logger.warning("notice cannot be read %s; this is ignored, and the run continues", failed.problem)
+        failed.by_agent[agent] = max(looks, failed.by_agent.get(agent, 0))
+
+    def report(self, address: str | None) -> None:
+        """Log how many looks at the address of a run that ends have failed."""
+        if address is not None and (failed := self._failed.get(address)) is not None:
+            agents = formatting.count(len(failed.by_agent), "agent")
+            looks = formatting.count(sum(failed.by_agent.values()), "look")
+            logger.warning(
+                "notice %s could not be read by %s, at least %s in all; the first was %s",
+                address, agents, looks, failed.problem,
+            )  # fmt: skip

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import msgspec
 
 from sparktrain.base import formatting
-from sparktrain.config.direction import first_line
+from sparktrain.config.metric_names import first_line
 from sparktrain.config.sampler_names import shown_name
 from sparktrain.driver.prepare.attached_run import AttachedRun
 from sparktrain.driver.prepare.run_definition import RunDefinition

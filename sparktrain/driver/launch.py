@@ -12,7 +12,6 @@ from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.live import choose_display
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import AgentSource, LateAgents, OwnAgents
-from sparktrain.driver.callbacks.callback_feed import listening
 from sparktrain.driver.clustered.cluster_launch import launch_in_cluster
 from sparktrain.driver.clustered.coordinator_place import runs_in_cluster
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
@@ -25,6 +24,7 @@ from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.driver.prepare.owned_run import OwnedRun, claim
 from sparktrain.driver.prepare.ready_run import request_of
 from sparktrain.driver.run_services import fed_streams, performed_stops, served_board, served_page
+from sparktrain.driver.tracking.callback_feed import listening
 from sparktrain.errors import PoolError
 from sparktrain.protocol.server_keys import server_keys
 from sparktrain.results.sweep_result import SweepResult

@@ -10,9 +10,9 @@ from sparktrain.config.gang_spec import Backend
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Display
-from sparktrain.driver.callbacks.callback_feed import CallbackFeed
 from sparktrain.driver.feeds.stream_jobs import StreamFeeds
 from sparktrain.driver.prepare.owned_run import OwnedRun
+from sparktrain.driver.tracking.callback_feed import CallbackFeed
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.member_call import MemberCall, MemberGang
 from sparktrain.protocol.messages import StartMember

@@ -1,24 +1,28 @@
 """`KerasEstimator`: trains a Keras model on a DataFrame, and those of several param maps as trials of one sweep."""
 
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, Unpack
 
 from pyspark.ml import Estimator
 from pyspark.ml.util import MLReadable, MLWritable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import BooleanType
 
 from sparktrain.api import launch, run
 from sparktrain.base.ids import TrialId
-from sparktrain.ml.fit_data import columns_of, datasets
-from sparktrain.ml.keras_model import KerasModel, fitted
+from sparktrain.errors import DataError, RunFailedError, SpecError
+from sparktrain.ml.keras_model import KerasModel, check_columns, fitted
 from sparktrain.ml.stage_files import StageReader, StageWriter, check_class
-from sparktrain.ml.stage_function import restored, stored
 from sparktrain.ml.stage_params import EstimatorParams, KerasFitParams
-from sparktrain.ml.trained_models import TrainedModels, failed
-from sparktrain.ml.user_function import UserFunction, user_function
+from sparktrain.ml.training_function import TRAIN, VALIDATION, FitColumns
+from sparktrain.ml.user_function import UserFunction, restored, stored, user_function
+from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
 
+BUCKETS = 1_000_000
+"""Rows are spread over so many buckets by their hash: a split is exact to a millionth."""
 _OF_TRIALS = {
     "model_params": "modelParams",
     "batch_size": "batchSize",
@@ -173,3 +177,108 @@ def _swept(stages: Sequence[KerasEstimator], dataset: DataFrame) -> list[KerasMo
         else:
             models.append(fitted(stage, trial.model_path, trial.metrics, result.directory))
     return models
+
+
+class TrainedModels(Iterator[tuple[int, KerasModel]]):
+    """Models by index, or the error in place of one. Any thread may call `next`, which does not block."""
+
+    def __init__(self, models: Sequence[KerasModel | Exception]) -> None:
+        self._models = models
+        self._next = 0
+        # CrossValidator calls `next` from the threads of a pool.
+        self._lock = threading.Lock()
+
+    def __next__(self) -> tuple[int, KerasModel]:
+        with self._lock:
+            index = self._next
+            self._next += 1
+        if index >= len(self._models):
+            raise StopIteration
+        outcome = self._models[index]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return index, outcome
+
+
+def failed(trial: TrialResult | None, directory: str | None) -> RunFailedError:
+    """The error in place of the model of a trial that did not succeed, or of one that never ran."""
+    if trial is None or trial.error is None:
+        error = RunFailedError(
+            f"the model of a param map was not trained, because the sweep at {directory} ended before: see its other "
+            "trials"
+        )
+    else:
+        error = RunFailedError(
+            f"training the model of a param map failed (trial {trial.id} of {directory}): {trial.error}"
+        )
+        error.traceback = trial.error.traceback
+        error.log_tail = trial.error.log_tail
+        error.rank = trial.error.rank
+        error.host = trial.error.host
+        error.log = trial.log
+    error.directory = directory
+    return error
+
+
+def columns_of(params: KerasFitParams) -> FitColumns:
+    """The columns of a batch. Raises SpecError for params that exclude each other."""
+    split = params.getOrDefault("validationSplit")
+    indicator = params.value("validationIndicatorCol")
+    if split and indicator is not None:
+        raise SpecError(
+            f"validationSplit ({split:g}) and validationIndicatorCol ({indicator!r}) both choose the validation data: "
+            "set one"
+        )
+    if params.isSet("featuresCol") and params.isSet("inputCols"):
+        raise SpecError("featuresCol and inputCols are both set: set one")
+    label = params.getOrDefault("labelCol")
+    weight = params.value("weightCol")
+    features = params.feature_columns
+    if twice := [column for column in (label, weight) if column in features]:
+        raise SpecError(f"{twice[0]!r} is a column of the features too: leave it out of inputCols")
+    return FitColumns(
+        features=tuple(features),
+        label=label,
+        weight=weight,
+        stack=params.stacked,
+        validated=bool(split) or indicator is not None,
+    )
+
+
+def datasets(params: KerasFitParams, dataset: Any) -> dict[str, Any]:
+    """The value of `data=`: DataFrames with the columns of the params. Starts no job. Raises DataError, SpecError."""
+    columns = columns_of(params)
+    indicator = params.value("validationIndicatorCol")
+    columns_by_use = {"features": list(columns.features), "label": [columns.label]}
+    columns_by_use |= {"weights": [columns.weight]} if columns.weight is not None else {}
+    columns_by_use |= {"validation data": [indicator]} if indicator is not None else {}
+    check_columns(dataset, columns_by_use)
+    names = [*columns.features, columns.label, *([columns.weight] if columns.weight is not None else [])]
+    chosen = [functions.col(_quoted(name)) for name in names]
+    if not columns.validated:
+        return {TRAIN: dataset.select(*chosen)}
+    if indicator is not None:
+        kind = dataset.schema[indicator].dataType
+        if not isinstance(kind, BooleanType):
+            raise DataError(
+                f"validationIndicatorCol ({indicator!r}) has the type {kind.simpleString()}, boolean is expected: cast "
+                "it, true for rows of the validation data"
+            )
+        # `filter` drops a row for which the condition is null: without this, it would be in neither part.
+        held = functions.coalesce(functions.col(_quoted(indicator)), functions.lit(False))
+    else:
+        # By the values of a row: what a split by random numbers gives depends on the order of rows, which changes where
+        # Spark computes a partition again.
+        bucket = functions.pmod(
+            functions.xxhash64(*chosen, functions.lit(params.getOrDefault("seed"))), functions.lit(BUCKETS)
+        )
+        held = bucket < functions.lit(round(params.getOrDefault("validationSplit") * BUCKETS))
+    return {
+        TRAIN: dataset.filter(~held).select(*chosen),
+        VALIDATION: dataset.filter(held).select(*chosen),
+    }
+
+
+def _quoted(name: str) -> str:
+    """The name for `col`, which reads dots as fields of structs."""
+    return "`" + name.replace("`", "``") + "`"

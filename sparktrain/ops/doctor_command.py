@@ -59,7 +59,7 @@ def look_at(out: Output, request: CommandRequest) -> int:
     import os
 
     from sparktrain.cluster.check_finding import Level
-    from sparktrain.cluster.spark_master import is_submitted
+    from sparktrain.cluster.spark_session import is_submitted
     from sparktrain.ops.doctor.doctor_report import DoctorReport, document
     from sparktrain.ops.doctor.examine import ClusterExaminer, ExaminationRequest
 

@@ -8,7 +8,7 @@ from sparktrain.cli import common
 from sparktrain.cli.common import Output
 from sparktrain.cli.flags import Debug, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
-from sparktrain.config.direction import mode_of
+from sparktrain.config.metric_names import mode_of
 from sparktrain.config.panels import SHOWN
 from sparktrain.config.param_values import shown
 from sparktrain.config.sampler_names import sampler as named_sampler

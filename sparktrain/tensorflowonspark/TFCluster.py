@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sparktrain.api import agents_of
 from sparktrain.base.boundary import users_call
 from sparktrain.base.nesting import check_not_nested
+from sparktrain.cluster.spark_facts import is_stopped
 from sparktrain.config.data_sources import PushedSource
 from sparktrain.config.param_values import described, did_you_mean
 from sparktrain.config.store_address import StoreAddress
@@ -18,10 +19,9 @@ from sparktrain.driver.engines.engine import Engine
 from sparktrain.driver.feeds.pushed_feed import PushedFeed
 from sparktrain.driver.options import RunOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
-from sparktrain.errors import RunStoppedError, SpecError
+from sparktrain.errors import RunStoppedError, SessionError, SpecError
 from sparktrain.search.space import single
 from sparktrain.store.url import open_store
-from sparktrain.tensorflowonspark.feed_rows import NO_STREAMING, check_rows, rows_of
 from sparktrain.tensorflowonspark.map_functions import check_map_function
 from sparktrain.tensorflowonspark.node_context import NodeSettings, executor_of, job_of, node_function
 from sparktrain.tensorflowonspark.node_handle import NOT_FED
@@ -29,6 +29,12 @@ from sparktrain.tensorflowonspark.paths import absolute_path
 from sparktrain.tensorflowonspark.places import files_of, place_of
 from sparktrain.tensorflowonspark.single_warnings import warn_once
 from sparktrain.views.board.board import Board
+
+NO_STREAMING = (
+    "DStreams are gone from Spark; use Structured Streaming: df.writeStream.foreachBatch(lambda batch, _: "
+    "cluster.train(batch, num_epochs=1)).start(), and call cluster.shutdown() once its query has ended"
+)
+"""What to write in place of what Spark does not have any more."""
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -345,3 +351,29 @@ def _index(rank: int, settings: NodeSettings, size: int) -> int:
     if rank >= trainers:
         return rank - trainers if rank < trainers + settings.num_ps else 0
     return max(0, rank - 1)
+
+
+def check_rows(call: str, rows: Any) -> None:
+    """Raise SpecError unless `rows` is an RDD or a DataFrame of a living session, SessionError."""
+    if any(base.__name__ == "DStream" for base in type(rows).__mro__):
+        raise SpecError(f"cluster.{call}() got a DStream: {NO_STREAMING}")
+    if hasattr(rows, "mapPartitions"):
+        if rows.ctx._jsc is None:  # PySpark has no public word for it
+            raise SessionError(f"cluster.{call}() got an RDD of a SparkContext that is stopped: make it again")
+        return
+    if not hasattr(rows, "mapInArrow"):
+        raise SpecError(f"cluster.{call}() got {described(rows)}; pass an RDD or a DataFrame")
+    if getattr(rows, "isStreaming", False):
+        raise SpecError(f"cluster.{call}() got a streaming DataFrame: {NO_STREAMING}")
+    if is_stopped(rows.sparkSession):
+        raise SessionError(f"cluster.{call}() got a DataFrame of a session that is stopped: read it again")
+
+
+def rows_of(frame: Any) -> Any:
+    """The rows of a DataFrame. Raises SessionError for Spark Connect, which has no RDDs."""
+    if getattr(frame.sparkSession, "_sc", None) is None:
+        raise SessionError(
+            "cluster.inference() of a Spark Connect session: it has no RDDs; use sparktrain.predict(model, df), or a "
+            "classic session"
+        )
+    return frame.rdd

@@ -30,7 +30,7 @@ from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
     from sparktrain.training.collectives.ring_healing import RingHealing
-    from sparktrain.training.collectives.step_log import StepLog
+    from sparktrain.training.collectives.step_notes import StepLog
 
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member that does not answer."""
@@ -120,7 +120,7 @@ class JoinedGang:
     def _start_step_log(self) -> None:
         notes = None if self._ring is None else self._ring.notes
         if notes is not None and self._step_path is not None:
-            from sparktrain.training.collectives.step_log import StepLog  # it needs NumPy
+            from sparktrain.training.collectives.step_notes import StepLog  # it needs NumPy
 
             self._step_log = StepLog(self._step_path, notes)
             notes.stepped = self._step_log.stepped

@@ -16,7 +16,7 @@ from sparktrain.protocol import sent_script
 def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
     """The training function in a file, or the one that is named there. Raises what the user's code raises."""
     code = Path(code_path).read_bytes()
-    function = _referred(code.decode()) if by_reference else cloudpickle.loads(code)
+    function = referred(code.decode()) if by_reference else cloudpickle.loads(code)
     if not callable(function):
         raise TypeError(f"a function was expected, not {type(function).__name__}")
     # Once more, because modules of the user that came with the function may set what the script has changed after them.
@@ -27,7 +27,8 @@ def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
     return cast(Callable[..., Any], function)
 
 
-def _referred(reference: str) -> Any:
+def referred(reference: str) -> Any:
+    """What a `module:name` names. Imports the module."""
     module, _, path = reference.partition(":")
     referent: Any = importlib.import_module(module)
     for name in path.split("."):

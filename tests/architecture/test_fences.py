@@ -152,13 +152,12 @@ FENCES = [
             "sparktrain/cli/common.py",
             "sparktrain/cluster/yarn_container.py",
             "sparktrain/cluster/jvm.py",
-            "sparktrain/driver/callbacks/callback_choice.py",  # the address of MLflow, by its own variable
+            "sparktrain/driver/tracking/callback_choice.py",  # the address of MLflow, by its own variable
             "sparktrain/driver/clustered/application_start.py",  # what `spark-submit` on this machine reads
             "sparktrain/driver/forwarded_env.py",
             "sparktrain/driver/backend_choice.py",  # what trials on this machine inherit
             "sparktrain/driver/engines/local_gpus.py",
             "sparktrain/driver/engines/nursery_process.py",
-            "sparktrain/cluster/spark_master.py",
             "sparktrain/cluster/spark_session.py",
             "sparktrain/base/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
             "sparktrain/executor/log_noise.py",  # TF_CPP_MIN_LOG_LEVEL, by which users choose what is logged

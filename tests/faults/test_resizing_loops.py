@@ -9,7 +9,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.base.clock import SystemClock
-from sparktrain.driver.engines import local_restarts
+from sparktrain.driver.engines import local_batch
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
@@ -41,7 +41,7 @@ def trained(folder: Path, kills: list[list[int]], lags: Sequence[int] = (), step
 def test_the_others_continue_at_once_and_train_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[list[int]]
 ) -> None:
-    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
     result = trained(tmp_path, kills)
 
     assert [(restart.healed, restart.members, restart.steps_lost) for restart in result.restarts] == [
@@ -59,7 +59,7 @@ def test_the_others_continue_at_once_and_train_each_row_once(
 def test_a_member_that_is_a_step_ahead_takes_that_step_from_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
     result = trained(tmp_path, [[1, 8, 1]], lags=[2, 8])
 
     assert [(restart.healed, restart.members, restart.steps_lost) for restart in result.restarts] == [(True, 2, 0)], [

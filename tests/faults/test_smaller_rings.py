@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from sparktrain.driver.engines import local_restarts
+from sparktrain.driver.engines import local_batch
 from sparktrain.state.seats import policies
 from tests.faults.shrinking import BATCH, ROWS, repeat, shrink, table
 
@@ -27,7 +27,7 @@ OTHERS = pytest.mark.all(
 @pytest.fixture
 def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing replaces a lost agent."""
-    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
 
 
 def steps_in(notes: Path, size: int) -> list[Step]:
@@ -99,12 +99,12 @@ def test_the_others_continue_at_once_and_train_each_row_once(
 def test_a_member_comes_back_and_all_train_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaits_offer: bool
 ) -> None:
-    def later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+    def later(restarts: local_batch.Restarts, slot: int, now: float) -> bool:
         restarts._lives[slot].due = now + 2.0
         return True
 
     monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
-    monkeypatch.setattr(local_restarts.Restarts, "lost", later)
+    monkeypatch.setattr(local_batch.Restarts, "lost", later)
     params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1, "awaits_offer": awaits_offer}
     with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(

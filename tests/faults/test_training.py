@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
-from sparktrain.driver.engines import local_restarts
+from sparktrain.driver.engines import local_batch
 from sparktrain.state import placement
 from sparktrain.state.losses import member_restart
 from sparktrain.state.seats import policies
@@ -150,7 +150,7 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
 ) -> None:
     """The slot of the killed agent is lost for good, and the gang waits for no other."""
     monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
-    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
         smaller, _ = trained(
             pool, tmp_path, 2, "tensorflow", min_workers=1, kill_at=18, rows=True, victim="agent", dropout=0.0
@@ -178,7 +178,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(policies, "GROW_AFTER_S", 2.0)
-    monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
+    monkeypatch.setattr(local_batch.Restarts, "lost", _comes_later)
     params = {"folder": str(tmp_path)} | ({"last": None} if keeps else {})
     result = pool.run(
         growing(backend), params, workers=2, min_workers=1, backend=backend,
@@ -215,7 +215,7 @@ def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
     monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
     monkeypatch.setattr(policies, "GROW_AFTER_S", 2.0)
-    monkeypatch.setattr(local_restarts.Restarts, "lost", _comes_later)
+    monkeypatch.setattr(local_batch.Restarts, "lost", _comes_later)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(
             grow, {"folder": str(tmp_path), "again": True, "last": 5}, workers=2, min_workers=1, backend="horovod",
@@ -226,7 +226,7 @@ def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     assert all(restart.steps_lost <= 1 for restart in result.restarts[1:])
 
 
-def _comes_later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+def _comes_later(restarts: local_batch.Restarts, slot: int, now: float) -> bool:
     """Capacity comes back some seconds after a loss."""
     restarts._lives[slot].due = now + 4.0
     return True

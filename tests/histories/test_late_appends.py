@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sparktrain.store.base import WriteStream
 from sparktrain.store.hadoop.client import HadoopClient, Writer
 from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
-from sparktrain.store.hadoop.webhdfs_stream import GatewayClient, GatewayStream
+from sparktrain.store.hadoop.webhdfs import GatewayClient, GatewayStream
 from tests.unit.store.hadoop.memory import Faults, Hdfs, MemoryClient, MemoryStore, failing
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.base.clock import pause
-from sparktrain.driver.callbacks import callback_feed
+from sparktrain.driver.tracking import callback_feed
 from tests.support.mortal import Mortal
 
 LIMIT_S = 60.0

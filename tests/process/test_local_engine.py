@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparktrain.driver.engines.engine import JobEnd
-from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
+from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch, Restarts
 from sparktrain.driver.engines.local_engine import LocalEngine, local
-from sparktrain.driver.engines.local_restarts import Restarts
 from tests.support.engine_contract import END_S, EngineContract, Reception
 from tests.support.processes import Sighted, descendants, wait_until
 

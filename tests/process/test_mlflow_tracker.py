@@ -15,8 +15,7 @@ from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.config.tracking_options import MLflow
 from sparktrain.driver.tracking import mlflow_tracker
 from sparktrain.driver.tracking.callback import TrackedEnd, TrackedReport, TrackedResult, TrackedRun, TrackedTrial
-from sparktrain.driver.tracking.mlflow_limits import chunks, key_of, params_of
-from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
+from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker, chunks, key_of, params_of
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog
 from sparktrain.rundir.report_parts import lines_of, step_row

@@ -10,13 +10,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from sparktrain.cluster import connect_session
+from sparktrain.cluster import spark_facts
 from tests.spark.far_client import held
 
 
 def main(url: str, folder: Path, way: str) -> None:
     if way == "tunnel":
-        connect_session._PORT_KEY = "spark.connect.no.such.key"
+        spark_facts._PORT_KEY = "spark.connect.no.such.key"
     spark = SparkSession.builder.remote(url).getOrCreate()
     handle = st.submit(
         held, {"x": [0, 1], "folder": [str(folder)]}, metric="y", mode="max", backend="none", preload=[],

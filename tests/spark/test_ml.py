@@ -190,7 +190,7 @@ def test_wrong_columns_are_refused_before_any_run(table: DataFrame, runs: Path) 
 
 
 def test_a_validation_split_depends_on_rows_and_seed_alone(table: DataFrame) -> None:
-    from sparktrain.ml.fit_data import datasets
+    from sparktrain.ml.keras_estimator import datasets
 
     estimator = KerasEstimator(keras_stages.build, inputCols=INPUTS, validationSplit=0.25)
 

@@ -85,8 +85,8 @@ class InferringTask(LineProcess):
 def _handle(queue: Any) -> "NodeHandle":
     """`ctx.mgr` of a member with the feed `queue`."""
     from sparktrain.tensorflowonspark.node_handle import NodeHandle
+    from sparktrain.training.data.stream.epoch_reader import RowWait
     from sparktrain.training.data.stream.feed_reader import FeedReader, alone
-    from sparktrain.training.data.stream.row_wait import RowWait
     from sparktrain.training.data.stream.stream_data import StreamData
 
     reader = FeedReader(queue, lambda epoch, phase: None, RowWait(lambda waiting: None, SystemClock()))

@@ -8,7 +8,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.config.option_catalog import BackendName
-from sparktrain.driver.engines import local_restarts
+from sparktrain.driver.engines import local_batch
 from sparktrain.state.seats import policies
 from tests.support.resizing import check_rows, check_weights
 
@@ -37,12 +37,12 @@ def trained(
 def replace_agents_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost agent has a successor after 2 s, and its gang grows soon after that."""
 
-    def later(restarts: local_restarts.Restarts, slot: int, now: float) -> bool:
+    def later(restarts: local_batch.Restarts, slot: int, now: float) -> bool:
         restarts._lives[slot].due = now + 2.0
         return True
 
     monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
-    monkeypatch.setattr(local_restarts.Restarts, "lost", later)
+    monkeypatch.setattr(local_batch.Restarts, "lost", later)
 
 
 def check_came_back(result: st.RunResult, folder: Path) -> None:

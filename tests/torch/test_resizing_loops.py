@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sparktrain as st
-from sparktrain.driver.engines import local_restarts
+from sparktrain.driver.engines import local_batch
 from tests.support import resizing_gangs
 from tests.support.resizing import STEPS, check_rows, check_weights
 from tests.torch.resizing_programs import repeat, train
@@ -23,7 +23,7 @@ def trained(folder: Path, kills: list[list[int]], lags: Sequence[int] = (), step
 def test_the_others_continue_at_once_and_train_each_row_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[list[int]], lags: list[int]
 ) -> None:
-    monkeypatch.setattr(local_restarts.Restarts, "lost", lambda self, slot, now: True)
+    monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
     result = trained(tmp_path, kills, lags)
 
     assert [(restart.healed, restart.members, restart.steps_lost) for restart in result.restarts] == [

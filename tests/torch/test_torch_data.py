@@ -20,7 +20,7 @@ from torch.utils.data import (
 import sparktrain as st
 from sparktrain.errors import DataError, SpecError, UserError
 from sparktrain.training.checkpoint import saver, tensor_files
-from sparktrain.training.data import row_chunks
+from sparktrain.training.data import feed_request
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
 from sparktrain.training.frameworks.torch.torch_loader import shard
@@ -79,7 +79,7 @@ def flat(batches: Iterable[Any]) -> list[int]:
 def test_rows_are_those_of_iter_batches(
     member: Any, monkeypatch: pytest.MonkeyPatch, chunk: int, shuffle: bool
 ) -> None:
-    monkeypatch.setattr(row_chunks, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(feed_request, "CHUNK_ROWS", chunk)
     for rank in range(2):
         data = member(rank, 2)
         columns = ["id", "double", "small", "flag", "image", "list"]

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.training.collectives import step_log
+from sparktrain.training.collectives import step_notes
 
 STEPS = 26
 STEP_S = 0.03
@@ -43,7 +43,7 @@ def train(ctx: Any, by_data: bool = False) -> float:
 
 def train_on(folder: str, ctx: Any) -> None:
     """Train until the test has seen a trace; then rank 1 kills itself."""
-    step_log.SHORTEST_S = 0.2
+    step_notes.SHORTEST_S = 0.2
 
     def look(batch: int, logs: Any) -> None:
         time.sleep(0.01)

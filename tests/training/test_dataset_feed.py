@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.errors import DataError, SpecError
-from sparktrain.training.data import row_chunks
+from sparktrain.training.data import feed_request
 from sparktrain.training.data.training_data import TrainingData
 from tests.training import rowed
 
@@ -123,7 +123,7 @@ def test_passes_differ_and_repeat_for_the_same_seed(made: tuple[Any, Path]) -> N
 def test_chunks_of_any_size_carry_the_same_batches(
     made: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch, chunk: int, uneven: str
 ) -> None:
-    monkeypatch.setattr(row_chunks, "CHUNK_ROWS", chunk)
+    monkeypatch.setattr(feed_request, "CHUNK_ROWS", chunk)
     ref, cache = made
     found = []
     for rank in range(2):

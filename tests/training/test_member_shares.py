@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sparktrain.errors import StrategyError
-from sparktrain.training.frameworks.tensorflow.strategies import member_shares
+from sparktrain.training.frameworks.tensorflow.strategies import workarounds
 from tests.training.cluster_functions import BATCH, EPOCHS, ROWS
 from tests.training.cluster_functions import shares as shares_of
 from tests.training.clusters import results
@@ -34,7 +34,7 @@ class Strategy:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_share_of_any_data_stays_whole_whatever_is_made_of_it(kind: str) -> None:
     strategy = Strategy()
-    member_shares.keep_whole(strategy)
+    workarounds.keep_whole(strategy)
     share = feed_of(kind, None, rank=0, size=2)
     mapped = share.map(lambda x, y: (x, y)).prefetch(1)
     joined = tf.data.Dataset.zip((share, tf.data.Dataset.range(9)))
@@ -46,7 +46,7 @@ def test_a_share_of_any_data_stays_whole_whatever_is_made_of_it(kind: str) -> No
 
 def test_data_of_the_user_is_left_to_tensorflow() -> None:
     strategy = Strategy()
-    member_shares.keep_whole(strategy)
+    workarounds.keep_whole(strategy)
     for own in (tf.data.Dataset.from_tensor_slices(ids).batch(4), tf.data.Dataset.range(9).map(lambda x: x), object()):
         assert strategy.experimental_distribute_dataset(own) == "divided"
     assert len(strategy.divided) == 3
@@ -54,7 +54,7 @@ def test_data_of_the_user_is_left_to_tensorflow() -> None:
 
 def test_a_share_of_a_member_with_several_devices_is_refused() -> None:
     strategy = Strategy(devices=2)
-    member_shares.keep_whole(strategy)
+    workarounds.keep_whole(strategy)
     with pytest.raises(StrategyError, match=r"give a member whole batches, and it has 2 devices.*gpus=1"):
         strategy.experimental_distribute_dataset(feed_of("rows", None))
     assert strategy.experimental_distribute_dataset(tf.data.Dataset.range(4)) == "divided"
@@ -63,11 +63,11 @@ def test_a_share_of_a_member_with_several_devices_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["known", "arrays", "rows"])
 def test_a_model_is_built_for_a_share_without_reading_it(kind: str) -> None:
     share = feed_of(kind, None, rank=0, size=2).map(lambda x, y: ({"x": x}, y))
-    x, y = member_shares.batch_like(share)
+    x, y = workarounds.batch_like(share)
 
     assert (x["x"].shape, x["x"].dtype, y.shape) == ((1, 1), tf.float32, (1, 1))
-    assert member_shares.batch_like(share.map(lambda x, y: tf.RaggedTensor.from_tensor(y))) is None
-    assert member_shares.batch_like(tf.data.Dataset.from_tensor_slices(ids).batch(4)) is None
+    assert workarounds.batch_like(share.map(lambda x, y: tf.RaggedTensor.from_tensor(y))) is None
+    assert workarounds.batch_like(tf.data.Dataset.from_tensor_slices(ids).batch(4)) is None
 
 
 def test_members_train_on_each_row_of_their_shares_once_as_one_process_does() -> None:

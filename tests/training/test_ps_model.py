@@ -18,8 +18,7 @@ from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.frameworks.keras.distributed_optimizer import distribute
 from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import keras_rule
-from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
-from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
+from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import LivePlaces, PsModel
 from sparktrain.training.frameworks.tensorflow.parameter_server.ps_ring import PsRing
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import Endpoint
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_server import ShardServer

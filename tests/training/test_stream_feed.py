@@ -10,10 +10,9 @@ import tensorflow as tf
 from sparktrain.base.clock import SystemClock
 from sparktrain.datasets.arrow_columns import columns_of
 from sparktrain.errors import DataError
-from sparktrain.training.data.stream.epoch_reader import Phase
+from sparktrain.training.data.stream.epoch_reader import Phase, RowWait
 from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionKey
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
-from sparktrain.training.data.stream.row_wait import RowWait
 from sparktrain.training.data.stream.stream_data import StreamData
 
 ROWS = 10

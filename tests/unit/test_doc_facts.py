@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sparktrain
-from sparktrain.config.direction import implied_by
+from sparktrain.config.metric_names import implied_by
 from sparktrain.display.status_json import run_json, runs_json
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.report_parts import COLUMNS

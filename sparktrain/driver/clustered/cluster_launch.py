@@ -6,21 +6,21 @@ writes there too, such as a stop. Secrets travel in the ticket alone, which Spar
 of a coordinator in the driver.
 """
 
+import logging
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import msgspec
 
 from sparktrain.base.clock import SystemClock
 from sparktrain.base.threads import spawn
+from sparktrain.base.wings import from_wing
 from sparktrain.config.connect_server import ConnectServer
 from sparktrain.display.progress import Display
 from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.clustered.absent_client import lifetime_line, reached_server
-from sparktrain.driver.clustered.client_heartbeats import send_heartbeats
-from sparktrain.driver.clustered.client_services import client_services
 from sparktrain.driver.clustered.cluster_call import ClusterCall, write_call
 from sparktrain.driver.clustered.cluster_job import ClusterJob
 from sparktrain.driver.clustered.coordinator_place import scout
@@ -28,7 +28,7 @@ from sparktrain.driver.clustered.following import CallFollower, error_of, interr
 from sparktrain.driver.data.run_data import write_data
 from sparktrain.driver.finish import finished, interrupted
 from sparktrain.driver.first_lines import nothing_run, opening
-from sparktrain.driver.prepare.checked_call import CheckedCall
+from sparktrain.driver.prepare.checked_call import CheckedCall, Observers
 from sparktrain.driver.prepare.known_backend import with_known_backend
 from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.errors import AgentsLostError, FunctionError, SparktrainError, SpecError
@@ -42,8 +42,10 @@ from sparktrain.runs.additions.stop_requests import ask_stop
 from sparktrain.runs.locate import RunLocation
 from sparktrain.runs.next_commands import next_commands
 from sparktrain.runs.sweep_outcome import SweepStatus
+from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 from sparktrain.usercode.serialize import pickled
 
+logger = logging.getLogger("sparktrain")
 VALID_DAYS = 365.0
 """How long the certificates of a call are valid: no process could renew those in its tickets."""
 LEAVE_S = 30.0
@@ -236,3 +238,37 @@ def pickled_callbacks(callbacks: tuple[object, ...]) -> bytes:
             f"callbacks with coordinator='cluster' travel to the coordinator, and these cannot: {error}; make what "
             "they connect to in run_started"
         ) from error
+
+
+def send_heartbeats(folder: CoordinatorFolder, over: Callable[[float], bool], pause_s: float) -> None:
+    """Send them until `over` returns True, which waits for the end of the agents for so many seconds. Blocks."""
+    count = 0
+    while True:
+        try:
+            folder.client_heartbeat(count + 1)
+            count += 1
+        except OSError as error:  # the next one may come through
+            logger.info("no heartbeat of the client could be stored: %s", error)
+        if over(pause_s):
+            return
+
+
+@contextmanager
+def client_services(place: RunLocation, observers: Observers, display: Display) -> Iterator[None]:
+    """Serve what the call asks for, until the context ends, and show the URLs. Raises SpecError, OSError."""
+    store = place.store
+    layout = place.layout
+
+    def stop(trial: int | None) -> None:
+        ask_stop(store, layout, "stopped on its page", trial=trial, grace_s=TIMEOUT_GRACE_S)
+
+    with ExitStack() as stack:
+        if observers.tensorboard:
+            feed = from_wing("BoardFeed")(place, SystemClock())
+            board = stack.enter_context(from_wing("Board").start(store, layout.path, feed=feed.follow))
+            display.print_line(f"{layout.path}: TensorBoard: {board.url}")
+        if observers.page:
+            start = from_wing("LivePage").start
+            page = stack.enter_context(start(place.where, bind="127.0.0.1", host="localhost", on_stop=stop))
+            display.print_line(f"{layout.path}: page: {page.url}")
+        yield

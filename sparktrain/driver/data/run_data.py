@@ -14,8 +14,7 @@ import msgspec
 from sparktrain.base import formatting
 from sparktrain.config.data_sources import PushedSource, Source, is_frame
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.datasets.file_changes import changed_files
-from sparktrain.datasets.manifest import DataFile, DataRef, Manifest, decode, digest_of
+from sparktrain.datasets.manifest import DataFile, DataRef, Manifest, changed_files, decode, digest_of
 from sparktrain.driver.data.data_plan import DataPlan, Show, check_share
 from sparktrain.errors import DataError, ResumeError, SessionError
 from sparktrain.rundir.layout import RunLayout

@@ -10,7 +10,7 @@ import msgspec
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
-from sparktrain.cluster import agent_diagnosis, announced_losses, connect_session, preflight, spark_facts
+from sparktrain.cluster import announced_losses, preflight, spark_facts, task_failures
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import advice
@@ -127,7 +127,7 @@ class SparkEngine(Engine):
 
     def loss_reasons(self) -> TaskFailures | None:
         """See base class."""
-        return agent_diagnosis.loss_reasons(self._session, self._facts)
+        return task_failures.loss_reasons(self._session, self._facts)
 
     def announcements(self) -> AnnouncedLosses | None:
         """See base class."""
@@ -135,7 +135,7 @@ class SparkEngine(Engine):
 
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""
-        return agent_diagnosis.start_outlook(self._facts, agents)
+        return task_failures.start_outlook(self._facts, agents)
 
     def batch(
         self, ticket: AgentTicket, slots: range, held: Sequence[int], on_end: OnBatchEnd, *, without_gpus: bool
@@ -168,7 +168,7 @@ class SparkEngine(Engine):
 
     def connect_server(self) -> ConnectServer | None:
         """See base class."""
-        return connect_session.server_of(self._session) if self._facts.connect else None
+        return spark_facts.server_of(self._session) if self._facts.connect else None
 
     def scout(self, ticket: ScoutTicket, timeout_s: float) -> ScoutReport:
         """See base class."""

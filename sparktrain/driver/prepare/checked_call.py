@@ -19,13 +19,13 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice, KerasUse, chosen_keras, expected_keras, keras_setting, needed_keras
-from sparktrain.driver.callbacks.callback_choice import callbacks_of
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
 from sparktrain.driver.continuation.warm_start import WarmStart, checked
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import plan_data
 from sparktrain.driver.options import Options
 from sparktrain.driver.prepare.run_definition import RunDefinition, sampler_choice
+from sparktrain.driver.tracking.callback_choice import callbacks_of
 from sparktrain.errors import SpecError, UserError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.plan import Plan, spec_fields

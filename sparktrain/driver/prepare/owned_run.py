@@ -4,21 +4,26 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import msgspec
 
+from sparktrain.base.ids import TrialId
 from sparktrain.datasets.manifest import MemberData
-from sparktrain.driver.continuation.first_checkpoint import first_records
 from sparktrain.driver.data.run_data import write_data
 from sparktrain.driver.journal_writer import JournalPort
 from sparktrain.driver.prepare.naming import NamedRun, put_run_json
 from sparktrain.driver.prepare.run_definition import RunDefinition
 from sparktrain.errors import DeposedError
+from sparktrain.rundir.checkpoint_copy import copy_checkpoint
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.reader import JournalContents
 from sparktrain.rundir.journal.writer import Journal
+from sparktrain.runs.history import StoredRun
+from sparktrain.runs.locate import place_of
+from sparktrain.search.space import ListedSpace
 from sparktrain.state.ending import Ending
-from sparktrain.state.records import RunEnded
+from sparktrain.state.records import AnyRecord, CheckpointAcknowledged, RunEnded, TrialsAdded
 
 logger = logging.getLogger("sparktrain")
 
@@ -74,3 +79,19 @@ def claim(run: NamedRun, driver: DriverIdentity) -> OwnedRun:
         journal.append(seeds)
         contents = msgspec.structs.replace(contents, records=seeds)
     return OwnedRun(run=run, journal=journal, contents=contents, id=journal.run)
+
+
+def first_records(definition: RunDefinition, stored_run: StoredRun | None) -> tuple[AnyRecord, ...]:
+    """The only trial and its copied checkpoint; nothing where the journal has the trial, or the run starts at step 0.
+
+    Call it before the run is claimed: of two drivers that copy side by side, one manifest counts. Blocks on both
+    stores. Raises CheckpointError for a checkpoint that was deleted or is corrupt, OSError when a store fails.
+    """
+    origin = definition.plan.origin
+    if origin is msgspec.UNSET or (stored_run is not None and stored_run.opened.records):
+        return ()
+    assert isinstance(definition.space, ListedSpace)
+    source = place_of(origin.directory, definition.store.address.timeout_s).store
+    copied = copy_checkpoint(source, origin.checkpoint, definition.store, definition.layout)
+    added = TrialsAdded(cases=tuple(islice(definition.space, 1)), exhausted=True, asked=1, observed=0)
+    return (added, CheckpointAcknowledged(trial=TrialId(0), checkpoint=copied))

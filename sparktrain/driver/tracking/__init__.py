@@ -1,1 +1,1 @@
-"""Who else learns about a run: the contract of callbacks, the threads that call them, MLflow, and notices."""
+"""Who else learns about a run: callbacks, what they get and when, the threads that call them, MLflow, and notices."""

@@ -1,11 +1,12 @@
 """Tracks a run in MLflow: a parent run, and a child for each trial. The only module that imports MLflow."""
 
 import logging
+import re
 import shlex
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -22,25 +23,26 @@ from sparktrain.driver.tracking.callback import (
     TrackedRun,
     TrackedTrial,
 )
-from sparktrain.driver.tracking.mlflow_limits import (
-    KEY_CHARS,
-    METRICS,
-    PARAMS,
-    TAG_CHARS,
-    TAGS,
-    Point,
-    chunks,
-    key_of,
-    params_of,
-    points_of,
-    text_of,
-)
 from sparktrain.rundir.journal.run_claim import older_id
 from sparktrain.rundir.metric_log import read_blocks
 from sparktrain.runs.exported_model import newest_process
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.store.held_folders import held
 
+METRICS = 1000
+PARAMS = 100
+TAGS = 100
+"""Most entries of a batch."""
+KEY_CHARS = 250
+PARAM_CHARS = 6000
+TAG_CHARS = 5000
+"""Most characters, of MLflow 3; of a tag as many as older servers take, too."""
+
+_FORBIDDEN = re.compile(r"[^\w\-. /]", re.ASCII)
+
+T = TypeVar("T")
+Point = tuple[str, float, int, int]
+"""Name, value, milliseconds since 1970, and step."""
 CONNECT_S = 3.0
 """How long a server may take to accept a connection."""
 ANSWER_S = 10
@@ -366,3 +368,49 @@ def _set_limits() -> None:
 
 def _backoff() -> Backoff:
     return Backoff(1.0, 60.0, (0.8, 1.2))
+
+
+def key_of(name: str) -> str:
+    """A name that MLflow takes: other characters become `_`, and it is a path that stays below its root.
+
+    >>> key_of("f1@0.5 <val>"), key_of("../x"), key_of("/a//b/")
+    ('f1_0.5 _val_', '_/x', 'a/b')
+    """
+    parts = [part for part in _FORBIDDEN.sub("_", name).split("/") if part]
+    return "/".join("_" if set(part) == {"."} else part for part in parts)[:KEY_CHARS].rstrip("/") or "_"
+
+
+def text_of(value: object, limit: int) -> str:
+    """A value as text of at most `limit` characters; the end of a longer one is `...`."""
+    text = str(value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def params_of(params: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Parameters as MLflow keeps them; a nested one has its path as name.
+
+    >>> params_of({"lr": 0.1, "optimizer": {"name": "sgd"}})
+    {'lr': '0.1', 'optimizer.name': 'sgd'}
+    """
+    flat_params: dict[str, str] = {}
+    for name, value in params.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            flat_params |= params_of(value, f"{path}.")
+        else:
+            flat_params[key_of(path)] = text_of(value, PARAM_CHARS)
+    return flat_params
+
+
+def points_of(reports: Sequence[TrackedReport]) -> list[Point]:
+    """Reports as points with their own times, so that MLflow drops what it has already."""
+    return [
+        (key_of(name), float(value), round(report.time * 1000), report.step)
+        for report in reports
+        for name, value in report.metrics.items()
+    ]
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """The items, at most `size` at a time."""
+    return (items[start : start + size] for start in range(0, len(items), size))

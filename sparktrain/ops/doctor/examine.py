@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.threads import spawn
 from sparktrain.cluster import launch_warnings, preflight, spark_facts, yarn_capacity
-from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, warned, worst
+from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned, worst
 from sparktrain.cluster.launch_warnings import Driver
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
+from sparktrain.config.connect_server import DETACHED_KEY, SESSION_KEY, ConnectServer
 from sparktrain.config.quantities import count as number
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.errors import SparktrainError, UserError
-from sparktrain.ops.doctor import client_absence, hadoop, observe
+from sparktrain.driver.clustered.absent_client import unkept
+from sparktrain.errors import InfraError, SparktrainError, UserError
+from sparktrain.ops.doctor import hadoop, observe
 from sparktrain.ops.doctor.rollcall import Shared, call_roll
 from sparktrain.ops.doctor.slots import Roll, slots_findings
+from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.store.url import open_store
+
+CHECK = "client gone"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,8 +147,8 @@ class ClusterExaminer:
             # After the slots, which need all of them at the same time.
             absence_s = max(ABSENCE_S, left_s - (self._clock.now() - start))
             self._settle(
-                client_absence.CHECK,
-                start_check(lambda: client_absence.absence_findings(spark, facts, absence_s)),
+                CHECK,
+                start_check(lambda: absence_findings(spark, facts, absence_s)),
                 absence_s,
             )
 
@@ -224,3 +229,40 @@ def settle(check: str, pending: "Future[list[Finding]]", timeout_s: float) -> li
 
 def _unknown(check: str, why: str) -> Finding:
     return warned(check, f"the check failed ({why})", "repeat it; if it fails again, report it with this line")
+
+
+def absence_findings(spark: "SparkSession", facts: Facts, timeout_s: float) -> list[Finding]:
+    """Whether a submitted run continues without its client. Blocks on one Spark task; raises nothing."""
+    from sparktrain.driver.engines.spark_engine import SparkEngine  # the doctor works without PySpark
+
+    engine = SparkEngine(spark, facts)
+    server = engine.connect_server()
+    if server is None:
+        return []
+    try:
+        report = engine.scout(ScoutTicket(StoreAddress(""), "", server=server), timeout_s)
+    except (InfraError, UserError) as error:
+        return [warned(CHECK, f"no executor has tried to reach the Connect server: {error}", _step())]
+    return [absence_finding(server, report)]
+
+
+def absence_finding(server: ConnectServer, report: ScoutReport) -> Finding:
+    """The finding from the report of one executor. Pure."""
+    if report.server:
+        return passed(
+            CHECK,
+            f"a submitted run continues without its client: executors such as {report.host} reach the Connect server "
+            f"at {report.server}, where the coordinator keeps the run's operation",
+        )
+    return warned(
+        CHECK,
+        f"{unkept(server.limits, 'a submitted run', 'its client')}; the coordinator could keep it, but executors such "
+        f"as {report.host} do not reach the server ({report.server_problem})",
+        _step(),
+    )
+
+
+def _step() -> str:
+    return (
+        f"let executors connect to the server's port; else set {DETACHED_KEY} and {SESSION_KEY} there, such as to 30d"
+    )

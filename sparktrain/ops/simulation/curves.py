@@ -12,8 +12,7 @@ import numpy as np
 
 from sparktrain.base.boundary import users_call
 from sparktrain.base.ids import CHIEF
-from sparktrain.config.direction import mode_of
-from sparktrain.config.metric_names import Mode
+from sparktrain.config.metric_names import Mode, mode_of
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SpecError
 from sparktrain.ops.simulation.recorded_search import RecordedCases

@@ -6,8 +6,8 @@
 | `hadoop_errors` | classifies and explains Hadoop's errors |
 | `hadoop_calls` | calls of a client, with timeouts and retries |
 | `transfers` | unpublished files, and files that are read |
-| `hdfs_stream`, `webhdfs_stream` | logs that grow |
-| `hadoop_store`, `hdfs`, `webhdfs` | the stores |
+| `hdfs_stream` | logs that grow |
+| `hadoop_store`, `hdfs`, `webhdfs` | the stores; logs that grow over gateways |
 | `token_file` | delegation tokens of this process |
-| `hadoop_conf`, `host_names` | Hadoop's configuration and what executors need of it; host names |
+| `hadoop_conf` | Hadoop's configuration and what executors need of it; host names |
 """

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,6 +10,7 @@ from xml.etree import ElementTree
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
 from sparktrain.store.base import process_user
+from sparktrain.store.hadoop.hadoop_errors import HadoopCallError, HdfsErrorKind
 
 USER = "hadoop.user.name"
 """The setting with the user as which executors write: Hadoop itself has only an environment variable for it."""
@@ -179,3 +181,23 @@ def _as_user(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("hadoop.security.authentication", "simple") != "simple":
         return {}  # the ticket or token names the user
     return {USER: os.environ.get("HADOOP_USER_NAME") or process_user()}
+
+
+def check(places: Sequence[str]) -> None:
+    """Raise HadoopCallError when this machine knows no host of the `HOST:PORT` in `places`; blocks on the name service.
+
+    A name service that does not answer is no error here.
+    """
+    unknown = [place.rpartition(":")[0].strip("[]") for place in places if ":" in place]
+    for host in list(unknown):
+        try:
+            socket.getaddrinfo(host, None)
+        except socket.gaierror as error:
+            if error.errno == socket.EAI_NONAME:
+                continue
+        return
+    if unknown:
+        cause = f"the host name {', '.join(map(repr, unknown))} is unknown on this machine"
+        raise HadoopCallError(
+            cause, "correct the URL, or have this machine know the name (DNS, /etc/hosts)", HdfsErrorKind.REFUSED
+        )

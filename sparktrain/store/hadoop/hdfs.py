@@ -13,7 +13,7 @@ from sparktrain.base.backoff import Backoff
 from sparktrain.base.clock import pause
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import SpecError
-from sparktrain.store.hadoop import host_names
+from sparktrain.store.hadoop import hadoop_conf
 from sparktrain.store.hadoop.client import HadoopClient, HdfsEntry, Reader, Writer
 from sparktrain.store.hadoop.hadoop_calls import RetryPolicy
 from sparktrain.store.hadoop.hadoop_conf import become, resolve, reversed_namenodes, split
@@ -56,7 +56,7 @@ class HdfsStore(HadoopStore):
     def _connect(self, abandoned: int) -> HadoopClient:
         become(self._address.settings)
         authority = split(self._address.url)[0]
-        host_names.check([authority])
+        hadoop_conf.check([authority])
         # The native client tries NameNodes in their order, and one that hangs would hold every new client too.
         settings = self._address.settings if abandoned % 2 == 0 else reversed_namenodes(self._address.settings)
         last_block_s = min(_LAST_BLOCK_S, self._policy.call_s / 4)

@@ -6,7 +6,9 @@ copies beside the next step, before its update (Mohan et al., "CheckFreq", FAST 
 What keeps the state as it is until then depends on the framework: see `Framework.state`.
 """
 
+import json
 import math
+import mmap
 import os
 import socket
 import threading
@@ -28,12 +30,13 @@ from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack
-from sparktrain.training.checkpoint.mapped_files import mapped_arrays
 from sparktrain.training.checkpoint.process_generators import generators
 from sparktrain.training.checkpoint.saver import EXTRA, State, capture, state_module
 from sparktrain.training.checkpoint.tensor_files import Array
 from sparktrain.training.notices import notice
 
+_HEADER_BYTES = 8
+"""At the start of a safetensors file: the length of the JSON header that follows."""
 _CALL = "a memory checkpoint"
 """In messages."""
 _ONE_FILE = 2**62
@@ -303,3 +306,24 @@ def _copy(state: State, slot: _Slot) -> None:
         if array is not slot.arrays[name]:
             np.copyto(slot.arrays[name], array)
     tensor_files.save_document(slot.folder, state.document)
+
+
+def mapped_arrays(folder: Path, like: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors that `tensor_files.save` has written to `folder`, none of them cut, as views of the files.
+
+    `like` has their dtypes and shapes: some dtypes are stored as integers. The memory stays mapped while a view lives.
+    Raises OSError, and ValueError for other files.
+    """
+    arrays: dict[str, Array] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("r+b") as file:
+            start = _HEADER_BYTES + int.from_bytes(file.read(_HEADER_BYTES), "little")
+            header: dict[str, Any] = json.loads(file.read(start - _HEADER_BYTES))
+            content = np.frombuffer(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE), np.uint8)
+        for name, entry in header.items():
+            if name != "__metadata__":
+                first, end = entry["data_offsets"]
+                arrays[name] = content[start + first : start + end].view(like[name].dtype).reshape(like[name].shape)
+    if arrays.keys() != like.keys():
+        raise ValueError(f"{folder} has {len(arrays)} tensors, and {len(like)} were saved")
+    return arrays

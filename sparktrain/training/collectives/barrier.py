@@ -1,15 +1,17 @@
-"""The barrier at which members meet before a backend connects them, and its error for those that are missing."""
+"""How members meet before a backend connects them: a barrier, its error for those that are missing, and a listener."""
 
-from collections.abc import Collection, Mapping
+import socket
+from collections.abc import Callable, Collection, Mapping
 from math import ceil
 
-from sparktrain.base.clock import Clock
+from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.errors import FormError
-from sparktrain.state.topology import Formation
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.backend import Joining
 
 ARRIVAL = "here/"
 """Prefix of the key by which a member reports that it has started to join; its rank follows."""
+_POLL_S = 0.01
 _NOTHING: Mapping[str, bytes] = {}
 
 
@@ -40,6 +42,25 @@ def wait_for_all(joining: Joining, clock: Clock, offers: Mapping[str, bytes] = _
     except OSError as error:
         raise FormError(f"{this_member(formation)} lost its agent while it joined the ring: {error}") from error
     return shared
+
+
+def await_listener(
+    place: MemberAddress, timeout_s: float, is_left: Callable[[], bool] = lambda: False
+) -> Exception | None:
+    """Block until something listens at a member's place; returns why nothing does after `timeout_s`.
+
+    Or once `is_left()`: the members form another ring meanwhile.
+    """
+    clock = SystemClock()
+    until = clock.now() + timeout_s
+    while True:
+        try:
+            socket.create_connection((place.address, place.port), min(1.0, timeout_s)).close()
+            return None
+        except OSError as error:
+            if clock.now() >= until or is_left():
+                return error
+        pause(_POLL_S)
 
 
 def this_member(formation: Formation) -> str:

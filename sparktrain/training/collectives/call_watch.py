@@ -13,7 +13,7 @@ import msgspec
 from sparktrain.base.clock import Clock, pause
 from sparktrain.base.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
-from sparktrain.training.collectives.collective_call import CollectiveCall
+from sparktrain.training.collectives.eager_call_log import CollectiveCall
 
 QUIET_S = 2.0
 """How long after its start a newest collective is old; doubled where such a pause turns out to be usual."""

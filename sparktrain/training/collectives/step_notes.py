@@ -5,14 +5,22 @@ message. What goes to the agent with the step that it reports now and then is co
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sparktrain.base import clock
-from sparktrain.rundir.step_file import StepFile
+from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.rundir.step_file import StepFile, encoded
 from sparktrain.state.gangs.step_times import LOOKED_STEPS, StepTimes
 
+FRAME_STEPS = 64
+"""Steps in a part of the file, but for the last one, which has all that are noted."""
+SHORTEST_S = 5.0
+"""The shortest time between two parts; it grows with the age of the log, so that the file stays small."""
+OF_AGE = 0.002
+"""The time between two parts of an old log, as a share of its age."""
 CALLS = 1024
 """Collectives in the buffer."""
 STEPS = 256
@@ -117,3 +125,48 @@ def waits(calls: Table, ends: Table) -> Table:
     call_starts[1:] = np.maximum(call_starts[1:], call_ends[:-1])  # those of one step may run at the same time
     overlaps = np.minimum(call_ends, ends[1:, None]) - np.maximum(call_starts, ends[:-1, None])
     return np.asarray(np.maximum(overlaps, 0).sum(axis=1))
+
+
+class StepLog:
+    """The file of one member. For the thread that trains. A disk that is full ends the log, and nothing else."""
+
+    def __init__(self, path: Path, notes: StepNotes, clock: Clock | None = None) -> None:
+        self._path = path
+        self._notes = notes
+        self._clock = clock or SystemClock()
+        self._started_s = self._written_s = self._clock.now()
+        self._every = 1
+        self._failed = False
+
+    def stepped(self, number: int) -> None:
+        """This member has noted its step `number`: write the newest steps, if it is time.
+
+        Members write after multiples of a power of two, so that the parts of all end with the same steps, although
+        their clocks differ.
+        """
+        if number % self._every:
+            return
+        now = self._clock.now()
+        wanted_s = max(SHORTEST_S, OF_AGE * (now - self._started_s))
+        since_s = now - self._written_s
+        if since_s < wanted_s / 2:
+            self._every *= 2
+            return
+        if since_s > 2 * wanted_s and self._every > 1:
+            self._every //= 2
+        self._written_s = now
+        self._append(FRAME_STEPS)
+
+    def close(self) -> None:
+        """The member makes no more steps: write all that are noted."""
+        self._append(STEPS)
+
+    def _append(self, steps: int) -> None:
+        content = None if self._failed else self._notes.file(steps)
+        if content is None:
+            return
+        try:
+            with self._path.open("ab") as file:
+                file.write(encoded(content))
+        except OSError:
+            self._failed = True

@@ -7,7 +7,7 @@ class BoostingFramework(Framework):
     """See base class. `seed` is a parameter of a training, and it takes GPU memory as it needs it, without a limit."""
 
     def __init__(self, module: str, error: str, no_memory: tuple[str, ...]) -> None:
-        """`error` is the name of its class of errors, and `no_memory` what those say that report a lack of memory."""
+        """`error` is the name of its class of errors, and `no_memory` what is in those for a lack of memory."""
         self.module = module
         self._error = error
         self._no_memory = no_memory

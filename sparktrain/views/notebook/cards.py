@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from sparktrain.base import formatting
 from sparktrain.base.ids import CHIEF, TrialId
-from sparktrain.config.direction import implied_by
+from sparktrain.config.metric_names import implied_by
 from sparktrain.display import gang_text, trial_table
 from sparktrain.display.parts import objective_first
 from sparktrain.runs.sweep_outcome import GangOutcome, SweepOutcome

@@ -6,8 +6,8 @@ import pytest
 
 from sparktrain.errors import FunctionError
 from sparktrain.torch import main
+from sparktrain.torch.launcher import REFUSED, REFUSED_FLAGS, gang_of, retries_of
 from sparktrain.torch.script_runner import run_script
-from sparktrain.torch.torchrun_options import REFUSED, REFUSED_FLAGS, gang_of, retries_of
 from sparktrain.usercode.framework_imports import framework_imports
 from sparktrain.usercode.script_target import script_target
 from sparktrain.usercode.serialize import pack

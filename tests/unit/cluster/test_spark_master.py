@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sparktrain.cluster import spark_master
+from sparktrain.cluster import spark_session
 from sparktrain.errors import SessionError
 
 
@@ -14,7 +14,7 @@ def test_a_master_without_an_address_is_not_tried(master: str) -> None:
     def connect(host: str, port: int) -> None:
         raise AssertionError(f"{host}:{port} was tried")
 
-    spark_master.check_reachable(master, connect)
+    spark_session.check_reachable(master, connect)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_a_master_that_cannot_be_reached_is_named_with_the_reason(error: OSError
         raise error
 
     with pytest.raises(SessionError, match=rf"the master spark://head:7077 cannot be reached: {expected}; correct"):
-        spark_master.check_reachable("spark://head:7077", connect)
+        spark_session.check_reachable("spark://head:7077", connect)
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ def test_one_address_that_answers_is_enough(master: str, tried: list[tuple[str, 
         if (host, port) != tried[-1]:
             raise OSError(errno.EHOSTUNREACH, "No route to host")
 
-    spark_master.check_reachable(master, connect)
+    spark_session.check_reachable(master, connect)
     assert seen == tried
 
 
 def test_what_is_no_address_is_refused() -> None:
     with pytest.raises(SessionError, match=r"write spark://HOST:7077"):
-        spark_master.check_reachable("spark://a b:x")
+        spark_session.check_reachable("spark://a b:x")
 
 
 def test_a_real_port_that_nobody_listens_on() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(SessionError, match="Connection refused"):
-            spark_master.check_reachable(f"spark://127.0.0.1:{taken.getsockname()[1]}")
+            spark_session.check_reachable(f"spark://127.0.0.1:{taken.getsockname()[1]}")

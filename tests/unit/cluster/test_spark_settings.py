@@ -4,11 +4,11 @@ from unittest.mock import Mock
 
 import pytest
 
-from sparktrain.cluster.agent_diagnosis import start_outlook
 from sparktrain.cluster.check_finding import Level
 from sparktrain.cluster.launch_warnings import check_settings, launch_findings
 from sparktrain.cluster.spark_facts import Facts, slots, slots_of_executor
 from sparktrain.cluster.spark_settings import harms
+from sparktrain.cluster.task_failures import start_outlook
 from sparktrain.cluster.yarn_capacity import demand_of
 from sparktrain.driver.engines.engine import JobEnd
 from sparktrain.driver.engines.spark_engine import SparkEngine

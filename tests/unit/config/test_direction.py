@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.config.direction import first_line, implied_by, mode_of
+from sparktrain.config.metric_names import first_line, implied_by, mode_of
 from sparktrain.errors import SpecError
 
 LOWER = """

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparktrain.datasets import cached_group, host_cache
-from sparktrain.datasets.cached_group import write_cached
+from sparktrain.datasets import host_cache
 from sparktrain.datasets.group_file import checksum
-from sparktrain.datasets.host_cache import FOLDER, HostCache
+from sparktrain.datasets.host_cache import FOLDER, HostCache, write_cached
 from sparktrain.errors import DataError
 
 KIB = 1024
@@ -392,7 +391,7 @@ def test_a_file_that_a_cleaner_deletes_before_its_checksum_is_written_is_no_file
         path.unlink()
         return checksum(stream)
 
-    monkeypatch.setattr(cached_group, "checksum", checked)
+    monkeypatch.setattr(host_cache, "checksum", checked)
     with pytest.raises(FileNotFoundError):
-        cached_group.write_cached(path, batch_of(1))
+        host_cache.write_cached(path, batch_of(1))
     assert list(tmp_path.iterdir()) == []

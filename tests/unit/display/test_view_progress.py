@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sparktrain.display.progress import MemberState
-from sparktrain.display.view_progress import progress_of_view
+from sparktrain.driver.clustered.following import progress_of_view
 from tests.unit.driver.stored import BEGUN, ScriptedRun, looked_at, typical
 
 

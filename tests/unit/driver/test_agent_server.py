@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from sparktrain.base.ids import AgentId
-from sparktrain.driver.absent_agents import MOST_NAMED, Absences
-from sparktrain.driver.agent_server import COMPANY_S, DISMISS_TIMEOUT_S, Server
+from sparktrain.driver.agent_server import COMPANY_S, DISMISS_TIMEOUT_S, MOST_NAMED, Absences, Server
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.certificates import CertificateKeeper
 from sparktrain.protocol.credentials import CertificateBundle

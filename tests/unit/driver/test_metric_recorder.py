@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from sparktrain.base.ids import Generation, Member, RunId, TrialId
-from sparktrain.driver.metric_recorder import FLUSH_S, MetricRecorder
-from sparktrain.driver.waiting_reports import WaitingReports
+from sparktrain.driver.metric_recorder import FLUSH_S, MetricRecorder, WaitingReports
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.metric_log import MetricLog, read_blocks
 from sparktrain.state.checkpoint_history import Checkpoint

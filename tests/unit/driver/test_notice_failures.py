@@ -3,7 +3,7 @@
 import pytest
 
 from sparktrain.base.ids import AgentId
-from sparktrain.driver.notice_failures import NoticeFailures
+from sparktrain.driver.agent_server import NoticeFailures
 
 ONE, OTHER = AgentId("agent-1"), AgentId("agent-2")
 

@@ -11,7 +11,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.base.ids import TrialId
 from sparktrain.driver.sampler_thread import SamplerThread, guarded_aside
 from sparktrain.errors import SamplerError, SpecError
-from sparktrain.search.own_sampler import OwnSampler
+from sparktrain.search.named_samplers import OwnSampler
 from sparktrain.search.sampler import Observation, ObservedStatus, PastSuggestion, Suggestion
 
 LIMIT_S = 20.0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.driver import waiting_reports
-from sparktrain.driver.waiting_reports import WaitingReports
+from sparktrain.driver import metric_recorder
+from sparktrain.driver.metric_recorder import WaitingReports
 
 
 def drained(waiting: WaitingReports) -> bytes:
@@ -41,7 +41,7 @@ def test_lines_leave_in_their_order(steps: list[bytes | None]) -> None:
 
 
 def test_memory_alone_is_used_until_it_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_reports, "TemporaryFile", no_disk)
+    monkeypatch.setattr(metric_recorder, "TemporaryFile", no_disk)
     waiting = WaitingReports(memory_bytes=8)
     assert [waiting.add(b"abc\n"), waiting.add(b"def\n"), waiting.add(b"g\n")] == [True, True, False]
     assert drained(waiting) == b"abc\ndef\n"

@@ -10,9 +10,8 @@ import pytest
 import sparktrain as st
 from sparktrain.ml import KerasEstimator, KerasModel
 from sparktrain.ml.stage_files import check_class
-from sparktrain.ml.stage_function import restored, stored
 from sparktrain.ml.training_function import FitColumns
-from sparktrain.ml.user_function import UserFunction, user_function
+from sparktrain.ml.user_function import UserFunction, restored, stored, user_function
 from tests.spark import keras_stages
 
 COLUMNS = FitColumns(features=("a", "b"), label="label", weight=None, stack=True, validated=False)

@@ -9,7 +9,7 @@ from pyspark.ml.param import TypeConverters
 import sparktrain as st
 from sparktrain.cluster.dataframes.ml_params import StageParams, stage_param
 from sparktrain.ml import EstimatorParams, KerasEstimator, KerasModel, ModelParams
-from sparktrain.ml.fit_data import columns_of
+from sparktrain.ml.keras_estimator import columns_of
 from tests.spark import keras_stages
 
 

@@ -13,9 +13,9 @@ from sparktrain.errors import DataError, SpecError, StreamError
 from sparktrain.protocol.row_pickles import pickled
 from sparktrain.tensorflowonspark import TFNode
 from sparktrain.tensorflowonspark.TFNode import DataFeed
+from sparktrain.training.data.stream.epoch_reader import RowWait
 from sparktrain.training.data.stream.feed_queue import Feeder, FeedQueue, PartitionKey
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
-from sparktrain.training.data.stream.row_wait import RowWait
 from sparktrain.training.data.stream.stream_data import StreamData
 
 

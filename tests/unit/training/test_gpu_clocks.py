@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.training.gpu_clocks import GpuClocks
+from sparktrain.training.host_limits import GpuClocks
 from tests.support.processes import wait_until
 
 

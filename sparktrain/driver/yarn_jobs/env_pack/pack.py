@@ -1,5 +1,6 @@
 """A pack of this process' Python: its contents, and its store."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import Distribution
 from pathlib import Path
@@ -23,6 +24,8 @@ from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hadoop_conf import user
 from sparktrain.store.url import open_store
 
+_NAME = re.compile(r"sparktrain-python\d+\.\d+-[0-9a-f]{16}\.tar\.gz")
+"""See `Contents.archive`. A pack is directly in its folder: what is in a folder beneath it is a copy of a user."""
 STORE_TIMEOUT_S = 60.0
 """How long to wait for a store that does not answer."""
 _DISTRIBUTION = "sparktrain"
@@ -91,3 +94,34 @@ def _checkout(package: Distribution, site: str) -> Iterator[PackEntry]:
     for path in package.files or ():
         if path.name in ("METADATA", "entry_points.txt") and path.parent.name.endswith(".dist-info"):
             yield file_entry(f"{site}/{path}", Path(str(package.locate_file(path))))
+
+
+class OldPack(Struct, frozen=True):
+    """A pack from an earlier call."""
+
+    archive: str
+    """The path in its store."""
+    size: int
+    """The size in bytes."""
+    modified: float
+    """The time of its upload in seconds since 1970, by the store's clock."""
+
+    def line(self, now: float) -> str:
+        """The pack in one line, for people; `now` is in seconds since 1970."""
+        return f"{self.archive}  {formatting.size(self.size)}  {formatting.ago(now - self.modified)}"
+
+
+def old_packs(store: Store, archive: str) -> list[OldPack]:
+    """All packs except `archive`, the oldest first; other files are ignored. Blocks on the store; raises OSError."""
+    # By exact names: a file in a folder that starts like a pack, and a link to a pack, once counted as old packs.
+    archives = [
+        path for path in store.list() if _NAME.fullmatch(path) and path != archive and store.way_out(path) is None
+    ]
+    infos = [(path, store.stat(path)) for path in archives]
+    return sorted((OldPack(path, info.size, info.modified) for path, info in infos), key=lambda pack: pack.modified)
+
+
+def remove(store: Store, packs: Sequence[OldPack]) -> None:
+    """Delete packs. Applications that run from one get no new executors. Blocks on the store; raises OSError."""
+    for pack in packs:
+        store.delete(pack.archive)

@@ -9,9 +9,8 @@ from sparktrain.base.threads import spawn
 from sparktrain.protocol.feed_messages import MemberStreams
 from sparktrain.protocol.pipe_messages import FeedPhase, RowsAwaited
 from sparktrain.training.agent_pipe import AgentWire
-from sparktrain.training.data.stream.epoch_reader import Phase
+from sparktrain.training.data.stream.epoch_reader import Phase, RowWait
 from sparktrain.training.data.stream.feed_reader import Agree, FeedReader, alone
-from sparktrain.training.data.stream.row_wait import RowWait
 from sparktrain.training.data.stream.stream_data import StreamData
 from sparktrain.training.gang_join import JoinedGang
 

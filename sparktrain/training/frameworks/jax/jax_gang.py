@@ -9,6 +9,7 @@ The service and Gloo have no authentication, as JAX has it. They listen on the a
 """
 
 import functools
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -18,15 +19,14 @@ import jax
 import jax._src.distributed as jax_distributed
 from jax._src import lib
 
-from sparktrain.base.clock import Clock, SystemClock, pause
+from sparktrain.base.clock import SystemClock
 from sparktrain.base.formatting import first_line
+from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.errors import FormError, SpecError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
-from sparktrain.training.frameworks.jax import keras_mesh
 
-_POLL_S = 0.005
 _PREEMPTION = "jax_enable_preemption_service"
 _GLOO = "make_gloo_tcp_collectives"
 
@@ -44,7 +44,7 @@ def connect(joining: Joining) -> Callable[[], None]:
     barrier.wait_for_all(joining, SystemClock())
     if formation.rank:
         # gRPC waits a second after an attempt that fails, and a plain socket does not.
-        _await_service(joining, SystemClock())
+        _await_service(joining)
     config: Any = jax.config
     if _PREEMPTION.upper() not in os.environ:
         # It takes SIGTERM for itself, and a member that is stopped ends by that signal.
@@ -70,7 +70,7 @@ def connect(joining: Joining) -> Callable[[], None]:
             "so no firewall may be between them"
         ) from error
     joining.release_port()
-    keras_mesh.check_meshes(formation)
+    check_meshes(formation)
     return _leave_calls_to_gang(formation)
 
 
@@ -94,22 +94,15 @@ def _check_port(formation: Formation) -> None:
             ) from error
 
 
-def _await_service(joining: Joining, clock: Clock) -> None:
+def _await_service(joining: Joining) -> None:
     """Block until rank 0 listens. Raises FormError."""
     chief = joining.formation.places[0]
-    until = clock.now() + joining.timeout_s
-    while True:
-        try:
-            socket.create_connection((chief.address, chief.port), timeout=joining.timeout_s).close()
-            return
-        except OSError as error:
-            if clock.now() >= until:
-                raise FormError(
-                    f"{barrier.this_member(joining.formation)}: JAX's coordination service of rank 0 on {chief.host} "
-                    f"({chief.address}, port {chief.port}) cannot be reached within {joining.timeout_s:g} s: {error}; "
-                    "members connect to each other on any port, so no firewall may be between them"
-                ) from error
-        pause(_POLL_S)
+    if (error := barrier.await_listener(chief, joining.timeout_s)) is not None:
+        raise FormError(
+            f"{barrier.this_member(joining.formation)}: JAX's coordination service of rank 0 on {chief.host} "
+            f"({chief.address}, port {chief.port}) cannot be reached within {joining.timeout_s:g} s: {error}; "
+            "members connect to each other on any port, so no firewall may be between them"
+        ) from error
 
 
 def _bind_gloo(address: str) -> None:
@@ -145,3 +138,39 @@ def _leave_calls_to_gang(formation: Formation) -> Callable[[], None]:
 
 def _stay() -> None:
     """Takes the place of `jax.distributed.shutdown`: the gang leaves as one when all functions have returned."""
+
+
+def check_meshes(formation: Formation) -> None:
+    """Check the meshes of `keras.distribution` in this process, also where Keras is imported later."""
+    patch_when_imported("keras.src.distribution.distribution_lib", functools.partial(_check_in, formation=formation))
+
+
+def _check_in(library: Any, formation: Formation) -> None:
+    create = library.DeviceMesh.__init__
+    arrange = library.Distribution.__init__
+
+    @functools.wraps(create)
+    def init(mesh: Any, shape: Any, axis_names: Any, devices: Any = None) -> None:
+        if devices is None and shape and math.prod(shape) != jax.device_count():
+            raise SpecError(f"DeviceMesh(shape={tuple(shape)}) {_misfit(math.prod(shape), formation)}")
+        create(mesh, shape, axis_names, devices)
+
+    @functools.wraps(arrange)
+    def distribute(distribution: Any, device_mesh: Any, *args: Any, **options: Any) -> None:
+        count = len({str(device) for device in device_mesh.devices.flatten()})
+        if count != jax.device_count():
+            kind = type(distribution).__name__
+            raise SpecError(f"the mesh of keras.distribution.{kind} {_misfit(count, formation)}")
+        arrange(distribution, device_mesh, *args, **options)
+
+    library.DeviceMesh.__init__ = init
+    library.Distribution.__init__ = distribute
+
+
+def _misfit(count: int, formation: Formation) -> str:
+    total = jax.device_count()
+    return (
+        f"has {count} devices, and the gang has {total} ({formation.size} members with {total / formation.size:g} "
+        "each): a mesh has the devices of all members, as keras.distribution.list_devices() returns them; change its "
+        "shape, or the number of workers"
+    )

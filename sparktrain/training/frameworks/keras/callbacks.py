@@ -15,8 +15,8 @@ import keras
 import numpy as np
 
 from sparktrain.base.clock import Clock
-from sparktrain.config.direction import mode_of
 from sparktrain.config.environment import TORCH
+from sparktrain.config.metric_names import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.memory_saver import MemorySaver

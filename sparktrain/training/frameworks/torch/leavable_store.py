@@ -4,7 +4,6 @@ torch waits for the keys of other members in C++, until its timeout. A member th
 nothing from outside ends that wait, nor the one for a server that is gone.
 """
 
-import socket
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -79,21 +78,3 @@ class LeavableStore(dist.Store):  # type: ignore[misc] # torch is not installed 
     def timeout(self) -> timedelta:
         """See base class."""
         return self._timeout
-
-
-def await_server(address: str, port: int, timeout_s: float, is_left: Callable[[], bool]) -> None:
-    """Block until something listens on `port`, or `timeout_s` are over: the client of torch then reports it.
-
-    Raises RuntimeError where the members form another ring meanwhile: torch would try for the whole timeout.
-    """
-    clock = SystemClock()
-    until = clock.now() + timeout_s
-    while clock.now() < until:
-        try:
-            socket.create_connection((address, port), min(1.0, timeout_s)).close()
-        except OSError:
-            if is_left():
-                raise RuntimeError("another member is lost") from None
-            pause(_POLL_S)
-        else:
-            return

@@ -12,9 +12,8 @@ from torch.utils.data import IterableDataset
 
 from sparktrain.datasets.columns import chosen
 from sparktrain.errors import DataError
-from sparktrain.training.data.feed_request import FeedRequest
+from sparktrain.training.data.feed_request import FeedRequest, RowChunks
 from sparktrain.training.data.pass_progress import PassProgress, PassStart
-from sparktrain.training.data.row_chunks import RowChunks
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
 
 _CHUNKS_AHEAD = 2

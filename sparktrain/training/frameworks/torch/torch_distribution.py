@@ -8,10 +8,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import LambdaLR
 
 from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.errors import SpecError
 from sparktrain.training.gang_join import JoinedGang
+from sparktrain.training.learning_rates import check_steps, warmup_factor
 
 _HOOKS: dict[str, Any] = {
     "none": None,
@@ -93,3 +95,9 @@ def connect_again(distributed: DistributedDataParallel) -> None:
     distributed.__init__(distributed.module, device_ids=connection.device_ids, init_sync=False)
     distributed.training = training
     connection.hook_into(distributed)
+
+
+def warmup_lr(optimizer: Any, steps: int, size: int) -> LambdaLR:
+    """The schedule of `TrainContext.warmup_lr` in a gang of `size` members. Raises SpecError for less than one step."""
+    check_steps(steps, "steps of ctx.warmup_lr()")
+    return LambdaLR(optimizer, lambda step: warmup_factor(step, steps, size))

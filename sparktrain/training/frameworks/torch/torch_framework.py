@@ -24,7 +24,7 @@ class Torch(Framework):
     values = "sparktrain.training.frameworks.torch.torch_values"
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
     data = "sparktrain.training.frameworks.torch.torch_feeds"
-    schedules = "sparktrain.training.frameworks.torch.torch_schedules"
+    schedules = "sparktrain.training.frameworks.torch.torch_distribution"
     loops = "sparktrain.training.frameworks.torch.torch_loop"
     state = "sparktrain.training.frameworks.torch.torch_state"
 

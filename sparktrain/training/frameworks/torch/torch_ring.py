@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,11 +34,12 @@ from sparktrain.training.collectives.eager_ring import EagerRing
 from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets, without_port
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_exchange import RingExchange
-from sparktrain.training.frameworks.torch import torch_environment, waiting_group
-from sparktrain.training.frameworks.torch.leavable_store import LeavableStore, await_server
+from sparktrain.training.frameworks.torch import torch_environment
+from sparktrain.training.frameworks.torch.leavable_store import LeavableStore
 from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 from sparktrain.training.frameworks.torch.torch_environment import environment
 
+_BACKEND = "sparktrain_waiting"
 _PREFIX = "sparktrain"
 _GLOO = "gloo"
 _LAST_S = 5.0
@@ -98,9 +100,11 @@ def _serve(joining: Joining) -> dist.TCPStore:
 def _connect(joining: Joining) -> dist.TCPStore:
     """A connection to the store of rank 0. Raises FormError."""
     chief = joining.formation.places[0]
+    left = partial(_is_left, joining)
     try:
-        if joining.changes.number:
-            await_server(chief.address, chief.port, joining.timeout_s, lambda: _is_left(joining))
+        # Torch would try for the whole timeout, also where the members form another ring meanwhile.
+        if joining.changes.number and barrier.await_listener(chief, joining.timeout_s, left) and left():
+            raise RuntimeError("another member is lost")
         return dist.TCPStore(chief.address, chief.port, is_master=False, timeout=timedelta(seconds=joining.timeout_s))
     except RuntimeError as error:
         raise FormError(
@@ -201,7 +205,7 @@ class TorchRing(EagerRing):
         """
         self.is_waiting = True
         os.environ.update(environment(self.formation, self._joining.generation))
-        waiting_group.start(self.formation, on_rank_read)
+        _start_waiting(self.formation, on_rank_read)
         torch_environment.on_rank_read(on_rank_read)
 
     def prepare(self) -> None:
@@ -340,3 +344,36 @@ class TorchRing(EagerRing):
         self._store.set(f"{stage}/{self.rank}", b"")
         if waits:
             self._store.wait([f"{stage}/{rank}" for rank in range(self.size)], timedelta(seconds=timeout_s))
+
+
+class WaitingGroup(dist.ProcessGroup):  # type: ignore[misc] # torch is not installed where types are checked
+    """The group of a process that waits for a place in the ring of others: its operations raise RuntimeError.
+
+    The training function makes its models of `DistributedDataParallel` by it, and learns the size of the gang from it,
+    as in a member. The group of the ring replaces it once the process has its place.
+    """
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self.on_rank_read: Callable[[], object] = lambda: None
+
+    def rank(self) -> int:
+        """See base class. `torch.distributed.get_rank` comes here."""
+        self.on_rank_read()
+        return int(super().rank())
+
+
+def _start_waiting(formation: Formation, on_rank_read: Callable[[], object]) -> None:
+    """Make the default group of a process that is prepared for its place in `formation`.
+
+    `on_rank_read` is called each time that the function asks for its rank. Once for a process. Does not block.
+    """
+
+    def make(store: dist.Store, rank: int, size: int, timeout: timedelta) -> WaitingGroup:
+        return WaitingGroup(rank, size)
+
+    dist.Backend.register_backend(_BACKEND, make, devices=["cpu"])
+    dist.init_process_group(_BACKEND, store=dist.HashStore(), rank=formation.rank, world_size=formation.size)
+    group = dist.group.WORLD
+    assert isinstance(group, WaitingGroup)
+    group.on_rank_read = on_rank_read

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from sparktrain.config.direction import implied_by
+from sparktrain.config.metric_names import implied_by
 from sparktrain.views.report.views.report_columns import Floats, Integers, ReportColumns
 from sparktrain.views.report.views.run_inputs import RunInputs
 from sparktrain.views.report.views.value_axis import ValueAxis, lines_axis

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from sparktrain.config.direction import implied_by
+from sparktrain.config.metric_names import implied_by
 from sparktrain.views.report.views.best_history import history_view
 from sparktrain.views.report.views.environment_view import EnvironmentView, environment_view
 from sparktrain.views.report.views.headline_view import Headline, headline_of

@@ -1,16 +1,19 @@
 """What the views of a run are made from."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sparktrain.config.distribution import Distribution
+from sparktrain.errors import SpecError
 from sparktrain.runs.plan import Plan
 from sparktrain.runs.sweep_outcome import SweepOutcome
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.search.sampled_space import Leaf
-from sparktrain.state.records import AnyRecord
-from sparktrain.views.report.views.declared_space import declared_leaves
+from sparktrain.search.space_json import stored_leaves
+from sparktrain.state.records import AnyRecord, TrialAnswered
 from sparktrain.views.report.views.report_columns import ReportColumns
 
 if TYPE_CHECKING:
@@ -59,3 +62,41 @@ class RunInputs:
         # Gangs of a killed driver end at its newest record. Up to now, bars, slot-hours and losses would grow by the
         # time under no driver.
         return self.now if self.view.state is RunState.RUNNING else self.view.times.last_record or self.now
+
+
+def declared_leaves(plan: Plan | None, records: Sequence[AnyRecord]) -> dict[str, Leaf]:
+    """The lists and distributions by their paths; none of a space that lists whole cases, or cannot be read."""
+    leaves: dict[str, Leaf] = {}
+    for record in records:
+        if isinstance(record, TrialAnswered):
+            leaves |= _suggested(record.memo.get("distributions"))
+    if plan is None:
+        return leaves
+    try:
+        return leaves | stored_leaves(plan.space)
+    except (SpecError, KeyError, TypeError, ValueError):  # of a newer version
+        return leaves
+
+
+def _suggested(distributions: object) -> dict[str, Leaf]:
+    """The distributions of Optuna's JSON that a trial of `sparktrain.optuna` named by its calls of `suggest_`."""
+    if not isinstance(distributions, Mapping):
+        return {}
+    leaves = {name: _leaf(json.loads(text)) for name, text in distributions.items()}
+    return {name: leaf for name, leaf in leaves.items() if leaf is not None}
+
+
+def _leaf(document: Mapping[str, Any]) -> Leaf | None:
+    kind = document.get("name")
+    arguments = document.get("attributes", {})
+    if kind == "CategoricalDistribution":
+        return Distribution("choice", tuple(arguments["choices"]))
+    ends = arguments.get("low"), arguments.get("high")
+    if kind == "IntDistribution" and arguments.get("step", 1) == 1:
+        return Distribution("lograndint" if arguments.get("log") else "randint", ends)
+    if kind in ("IntDistribution", "FloatDistribution"):
+        step = arguments.get("step")
+        if step is not None:
+            return Distribution("quniform", (*ends, step))
+        return Distribution("loguniform" if arguments.get("log") else "uniform", ends)
+    return None

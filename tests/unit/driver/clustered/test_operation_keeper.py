@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.config.connect_server import ConnectLimits, ConnectOperation, ConnectServer
-from sparktrain.driver.clustered.client_heartbeats import send_heartbeats
+from sparktrain.driver.clustered.cluster_launch import send_heartbeats
 from sparktrain.driver.clustered.operation_keeper import OperationKeeper
 from sparktrain.protocol.connect_calls import ConnectCaller, Touch
 from sparktrain.rundir.coordinator_folder import CoordinatorFolder

@@ -2,7 +2,7 @@
 
 from sparktrain.cluster.check_finding import Level
 from sparktrain.config.connect_server import ConnectLimits, ConnectServer
-from sparktrain.ops.doctor.client_absence import absence_finding
+from sparktrain.ops.doctor.examine import absence_finding
 from sparktrain.protocol.scouting import ScoutReport
 
 SERVER = ConnectServer(targets=("10.1.2.3:15002",), limits=ConnectLimits(session_s=60.0))

@@ -7,7 +7,7 @@ import pytest
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import StoreRefusedError
 from sparktrain.store.base import Store
-from sparktrain.store.hadoop import host_names
+from sparktrain.store.hadoop import hadoop_conf
 from sparktrain.store.hadoop.hdfs import HdfsStore
 from sparktrain.store.hadoop.webhdfs import WebHdfsStore
 
@@ -26,7 +26,7 @@ def name_service(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("places", [[], ["cluster"], ["nn1:8020"], ["nowhere:9870", "nn1:9870"], ["dns-is-down:8020"]])
 def test_a_host_that_may_be_known_passes(places: list[str]) -> None:
-    host_names.check(places)
+    hadoop_conf.check(places)
 
 
 @pytest.mark.parametrize(

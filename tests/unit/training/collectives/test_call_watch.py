@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from sparktrain.training.collectives.call_watch import QUIET_S, CallWatch
-from sparktrain.training.collectives.collective_call import CollectiveCall
+from sparktrain.training.collectives.eager_call_log import CollectiveCall
 
 
 @dataclass

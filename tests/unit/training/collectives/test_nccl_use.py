@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from sparktrain.training.collectives import gpu_identity
-from sparktrain.training.collectives.gpu_identity import each_has_its_own, gpu_uuid
-from sparktrain.training.frameworks.tensorflow.collectives.nccl_use import pop_uuids
+from sparktrain.training.collectives.gpu_identity import each_has_its_own, gpu_uuid, pop_uuids
 
 UUID = bytes(range(16))
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from sparktrain.rundir.step_file import decoded
-from sparktrain.training.collectives.step_log import FRAME_STEPS, OF_AGE, SHORTEST_S, StepLog
-from sparktrain.training.collectives.step_notes import StepNotes
+from sparktrain.training.collectives.step_notes import FRAME_STEPS, OF_AGE, SHORTEST_S, StepLog, StepNotes
 from tests.unit.clocks import InstantClock
 
 

@@ -9,9 +9,9 @@ import pytest
 from sparktrain.base.clock import SystemClock
 from sparktrain.errors import SpecError, StreamError
 from sparktrain.protocol.row_pickles import pickled
+from sparktrain.training.data.stream.epoch_reader import RowWait
 from sparktrain.training.data.stream.feed_queue import MOST_BATCHES, Feeder, FeedQueue, PartitionKey
 from sparktrain.training.data.stream.feed_reader import FeedReader, alone
-from sparktrain.training.data.stream.row_wait import RowWait
 from sparktrain.training.data.stream.stream_data import StreamData
 
 
@@ -73,14 +73,9 @@ def test_all_members_stop_with_the_first_that_lacks_a_step() -> None:
     assert stream.reports == [(1, "asked"), (1, "flowing")], "the job had ended: nothing is left to stop"
 
 
-def test_a_gang_of_one_may_keep_the_last_rows() -> None:
-    chunks = list(numbers(5, 5).reader.steps(4, partial=True))
-    assert [row for each in chunks for row in each.column("id").to_pylist()] == list(range(10))
-
-
 def test_a_first_look_takes_nothing_from_the_epoch() -> None:
     stream = numbers(5, 5)
-    first = stream.reader.peek()
+    first = stream.reader.epochs.peek()
     assert first is not None
     assert first.num_rows == 5
     assert steps_of(stream, 5) == list(range(10))
@@ -91,11 +86,11 @@ def test_a_first_look_takes_nothing_from_the_epoch() -> None:
 def test_single_rows_end_with_the_epoch_and_the_next_call_starts_another() -> None:
     reader = numbers(2, 3).reader
     assert reader.next_batch(4) == [(0,), (1,), (2,), (3,)]
-    assert not reader.should_stop()
+    assert not reader.ended
     assert reader.next_batch(4) == [(4,)]
-    assert reader.should_stop()
+    assert reader.ended
     assert reader.next_batch(1) == [(0,)]
-    assert reader.epoch == 2
+    assert reader.epochs.epoch == 2
 
 
 def test_python_objects_arrive_as_they_were() -> None:
@@ -131,7 +126,7 @@ def test_rows_of_a_frame_are_tuples_or_arrow() -> None:
     assert arrow is not None
     assert arrow.to_pydict() == {"id": [2, 0], "pixels": [b"xxx", b"xx"]}
     assert reader.next_batch(9) == [(1, b"xx")]
-    assert reader.should_stop()
+    assert reader.ended
 
 
 def test_arrow_that_comes_in_one_batch_is_not_copied() -> None:
@@ -139,7 +134,7 @@ def test_arrow_that_comes_in_one_batch_is_not_copied() -> None:
     first, last = reader.next_arrow(2), reader.next_arrow(2)
     assert first is not None
     assert last is not None
-    assert (first.num_rows, last.num_rows, reader.should_stop()) == (2, 1, True)
+    assert (first.num_rows, last.num_rows, reader.ended) == (2, 1, True)
     assert first.column(0).buffers()[1].address == last.column(0).buffers()[1].address
 
 
@@ -180,7 +175,7 @@ def test_whole_partitions_end_a_batch() -> None:
     assert found == [[1, 2], [3], [4], [5, 6]]
     stream = Partitions([[1, 2, 3]])
     assert [stream.reader.next_batch(2, whole=True) for _ in range(2)] == [[1, 2], [3]]
-    assert not stream.reader.should_stop()
+    assert not stream.reader.ended
 
 
 def test_a_partition_is_used_when_all_its_rows_are_handed_out_and_more_are_wanted() -> None:
@@ -191,10 +186,10 @@ def test_a_partition_is_used_when_all_its_rows_are_handed_out_and_more_are_wante
     stream._queue.end(1)
     assert stream.reader.next_batch(2) == []
     stream = Partitions([[1], [2]], [[3]])
-    batches = stream.reader.batches()
+    steps = stream.reader.steps(1, lambda mine: min(mine, 1))
     seen = []
     for _ in range(3):
-        next(batches)
+        next(steps)
         seen.append(stream.used())
     assert seen == [[False, False], [False, False], [True, False]]
 
@@ -213,4 +208,4 @@ def test_a_function_that_needs_no_rows_informs_the_driver_where_it_waits() -> No
     silent.reader.terminate()
     asking.reader.terminate(ask=True)
     assert (silent.reports, [each[1] for each in asking.reports]) == ([], ["asked"]), "its rows had come: none is left"
-    assert asking.reader.should_stop()
+    assert asking.reader.ended

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.training.data.stream.row_wait import AWAIT_S, RowWait
+from sparktrain.training.data.stream.epoch_reader import AWAIT_S, RowWait
 from tests.unit.clocks import HandClock
 
 

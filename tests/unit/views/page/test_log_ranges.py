@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.views.page.log_ranges import LOG_BYTES, wanted_range, whole_text
+from sparktrain.views.page.page_app import LOG_BYTES, wanted_range, whole_text
 
 SIZE = 100 * 2**20
 

@@ -13,8 +13,7 @@ from sparktrain.runs import watcher
 from sparktrain.runs.additions.enqueued import pending
 from sparktrain.runs.locate import RunLocation
 from sparktrain.views.page import event_feed
-from sparktrain.views.page.log_ranges import LOG_BYTES
-from sparktrain.views.page.page_app import PageApp
+from sparktrain.views.page.page_app import LOG_BYTES, PageApp
 from sparktrain.views.page.page_feed import PageFeed
 from sparktrain.views.page.page_settings import StopRequest
 from tests.unit.driver.stored import HandClock, ScriptedRun, spoil, typical

@@ -14,8 +14,7 @@ from sparktrain.runs.listing.run_folder import RunFolder
 from sparktrain.runs.listing.run_list import read_row
 from sparktrain.runs.results_json import to_bytes
 from sparktrain.views.page import runs_feed
-from sparktrain.views.page.run_pages import RunPages
-from sparktrain.views.page.runs_app import RunsApp
+from sparktrain.views.page.runs_app import RunPages, RunsApp
 from sparktrain.views.page.runs_feed import RunsFeed
 from tests.unit.driver.stored import HandClock, ScriptedRun, looked_at, spoil, typical
 from tests.unit.views.page.sites import OWNER, READER, AskedSite

@@ -2,10 +2,9 @@
 
 import pytest
 
-from sparktrain.views.report.views.contour_view import contours_of
 from sparktrain.views.report.views.importance_view import LEAST_TRIALS, ImportanceView, importance_view
 from sparktrain.views.report.views.parameter_axes import axes_of
-from sparktrain.views.report.views.slices_view import slices_view
+from sparktrain.views.report.views.slices_view import contours_of, slices_view
 from sparktrain.views.report.views.trial_rows import TrialRow
 from tests.unit.views.report.rows import ranked, row
 

@@ -7,8 +7,8 @@ import pytest
 import sparktrain as st
 from sparktrain.search.sampled_space import Leaf
 from sparktrain.state.records import TrialAnswered
-from sparktrain.views.report.views.declared_space import declared_leaves
 from sparktrain.views.report.views.parameter_axes import Axis, axes_of
+from sparktrain.views.report.views.run_inputs import declared_leaves
 
 
 def axis(values: list[Any], leaf: Leaf | None = None) -> Axis:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sparktrain.protocol.strangers import PRECEDENCE_S
-from sparktrain.views.webserve.reader_limit import ReaderLimit
+from sparktrain.views.webserve.serving import ReaderLimit
 from sparktrain.views.webserve.token_guard import TokenGuard
 from sparktrain.views.webserve.web_server import HEAD_S, STRANGERS_OF_ADDRESS, WebServer
 from tests.support.processes import wait_until

@@ -28,9 +28,7 @@ from sparktrain.training.collectives.horovod_environment import horovod_environm
 from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_exchange import RingExchange
-from sparktrain.training.frameworks.tensorflow.collectives import nccl_use
-from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, of_equals
-from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, carry, of_equals
 from sparktrain.training.frameworks.tensorflow.collectives.named_ring import HOST, NamedRing
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 
@@ -72,12 +70,12 @@ def _connect(joining: Joining) -> _Connection:
     """Meet the other members, and have Horovod connect them. Raises FormError."""
     formation = joining.formation
     joining.release_port()  # Gloo takes ports of its own
-    offers = nccl_use.offered(joining, gpu_identity.gpu_uuid()) if mpi_ops.nccl_built() else {}
+    offers = gpu_identity.offered(joining, gpu_identity.gpu_uuid()) if mpi_ops.nccl_built() else {}
     # Gloo's timeout also bounds how far apart members may call init, and one that is missing aborts the others by
     # SIGABRT: meet first.
     shared = barrier.wait_for_all(joining, SystemClock(), offers)
     # NCCL refuses two members on one GPU, and only when it connects: the members compare UUIDs before.
-    by_nccl = gpu_identity.each_has_its_own(nccl_use.pop_uuids(shared, offers), formation.size)
+    by_nccl = gpu_identity.each_has_its_own(gpu_identity.pop_uuids(shared, offers), formation.size)
     if offers and not by_nccl:
         print(f"[sparktrain] {WITHOUT_NCCL}", file=sys.stderr)
     exchange = joining.exchange

@@ -25,8 +25,7 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.ring import LocalRing, Ring
-from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, in_chunks
-from sparktrain.training.frameworks.tensorflow.collectives.dtype_cast import carry
+from sparktrain.training.frameworks.tensorflow.collectives.bucketing import averaged, carry, in_chunks
 from sparktrain.training.frameworks.tensorflow.collectives.named_ring import NamedRing
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 

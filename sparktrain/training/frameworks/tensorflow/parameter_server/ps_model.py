@@ -6,6 +6,7 @@ Imports TensorFlow and Keras.
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,14 +17,15 @@ from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import RingError, SpecError
 from sparktrain.protocol.server_keys import ServerKeys
+from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.frameworks.tensorflow.parameter_server.keras_rule import (
     check_local_optimizer,
     check_optimizer,
     is_sliceable,
     optimizer_bytes,
 )
-from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_client import ShardClient, ShardCopy
+from sparktrain.training.frameworks.tensorflow.parameter_server.shard_messages import Endpoint
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan import (
     PieceLayout,
     ShardPlan,
@@ -33,6 +35,26 @@ from sparktrain.training.frameworks.tensorflow.parameter_server.shard_plan impor
 )
 from sparktrain.training.frameworks.tensorflow.parameter_server.shard_state import Sender
 from sparktrain.training.notices import notice
+
+
+@dataclass(frozen=True)
+class LivePlaces:
+    """A gang, and what its coordinator reports about members that have restarted elsewhere."""
+
+    formation: Formation
+    moved: Callable[[int], MemberAddress | None]
+    """The place of a rank now, where that is known. Any thread may ask; it does not block."""
+
+    @property
+    def servers(self) -> list[int]:
+        """The ranks of the parameter servers."""
+        return [rank for rank, place in enumerate(self.formation.places) if place.role is Role.PS]
+
+    def endpoint(self, rank: int) -> Endpoint:
+        """Where the server of `rank` listens now."""
+        place = self.moved(rank) or self.formation.places[rank]
+        return Endpoint(place.address, place.port)
+
 
 Array = NDArray[Any]
 T = TypeVar("T")

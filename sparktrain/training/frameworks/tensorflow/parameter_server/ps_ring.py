@@ -2,8 +2,7 @@
 
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.ring import LocalRing
-from sparktrain.training.frameworks.tensorflow.parameter_server.live_places import LivePlaces
-from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import PsModel
+from sparktrain.training.frameworks.tensorflow.parameter_server.ps_model import LivePlaces, PsModel
 
 
 class PsRing(LocalRing):

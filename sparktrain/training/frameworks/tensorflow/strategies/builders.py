@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
-from sparktrain.training.frameworks.tensorflow.strategies import member_shares, workarounds
+from sparktrain.training.frameworks.tensorflow.strategies import workarounds
 
 _TF_CONFIG = "TF_CONFIG"
 _COMMUNICATION = ("ring", "nccl")
@@ -30,7 +30,7 @@ def multi_worker(tf_config: str, communication: str | None = None) -> tf.distrib
     os.environ[_TF_CONFIG] = tf_config
     strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=hints)
     workarounds.install()
-    member_shares.keep_whole(strategy)
+    workarounds.keep_whole(strategy)
     return strategy
 
 

@@ -61,10 +61,10 @@ class _OwnStrategies:
                 plain(strategy, *args, **kwargs)
             else:
                 self._connect(line, _MUST_MAKE, lambda: plain(strategy, *args, **kwargs))
-            from sparktrain.training.frameworks.tensorflow.strategies import member_shares, workarounds
+            from sparktrain.training.frameworks.tensorflow.strategies import workarounds
 
             workarounds.install()
-            member_shares.keep_whole(strategy)
+            workarounds.keep_whole(strategy)
 
         return init
 

@@ -20,7 +20,7 @@ from keras.src.backend.tensorflow import trainer
 
 from sparktrain.errors import StrategyError
 from sparktrain.training.frameworks.keras.keras_patches import replace
-from sparktrain.training.frameworks.tensorflow.strategies import member_shares
+from sparktrain.training.frameworks.tensorflow.data import pipeline
 
 WORKED_AROUND = ("3.15.1",)
 """Versions of Keras that have the two bugs, with these names, and train correctly with the workaround."""
@@ -214,7 +214,7 @@ def _built_from_own_part(build: Callable[..., None]) -> Callable[..., None]:
 
 def _built_without_reading(build: Callable[..., None], model: Any, iterator: Any) -> bool:
     """Build `model` for a share, and read no row for that; returns whether that was possible."""
-    batch = None if iterator is None else member_shares.batch_like(iterator.data_adapter.get_tf_dataset())
+    batch = None if iterator is None else batch_like(iterator.data_adapter.get_tf_dataset())
     if batch is None:
         return False
     try:
@@ -232,3 +232,42 @@ def _reduced_over_members(reduce: Callable[..., Any]) -> Callable[..., Any]:
         return reduce(values, strategy, reduction)
 
     return reduced
+
+
+def keep_whole(strategy: Any) -> None:
+    """Have `strategy`, of several members, give each member the batches of its share as they are.
+
+    TensorFlow takes the batches of a dataset for those of all members together, and divides each by their number, also
+    of a dataset that it does not shard. Of its share, a member of two would train on half batches: in twice the steps,
+    or, where Keras knows the number of batches, on half of its rows.
+
+    Keras's methods and loops of the user's own distribute datasets by the same call. Other datasets stay TensorFlow's.
+    """
+    distribute = strategy.experimental_distribute_dataset
+
+    @functools.wraps(distribute)
+    def distributed(dataset: Any, options: Any = None) -> Any:
+        if not pipeline.is_share(dataset):
+            return distribute(dataset, options)
+        if (devices := len(strategy.extended.worker_devices)) > 1:
+            raise StrategyError(
+                f"ctx.dataset, ctx.stream and ctx.shard give a member whole batches, and it has {devices} devices, "
+                "among which strategy 'multi_worker_mirrored' does not divide them: start a member for each device "
+                "(gpus=1), or pass the whole data to fit, without ctx.shard"
+            )
+        return strategy.distribute_datasets_from_function(lambda _: dataset, options)
+
+    strategy.experimental_distribute_dataset = distributed
+
+
+def batch_like(dataset: Any) -> Any | None:
+    """A batch of one row of zeros as `dataset` gives them; None for other data than shares, and for unknown shapes.
+
+    To build a model from: a batch that is read for that takes rows of a stream, and a pass of a dataset.
+    """
+    if not pipeline.is_share(dataset):
+        return None
+    leaves = tf.nest.flatten(dataset.element_spec)
+    if not all(isinstance(leaf, tf.TensorSpec) and leaf.shape[1:].is_fully_defined() for leaf in leaves):
+        return None
+    return tf.nest.map_structure(lambda spec: tf.zeros([1, *spec.shape[1:]], spec.dtype), dataset.element_spec)

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sparktrain.driver.yarn_jobs.env_pack import pruning
+from sparktrain.driver.yarn_jobs.env_pack.pack import old_packs, remove
 from sparktrain.store.localfs import LocalStore
 
 DAY_S = 86400.0
@@ -22,14 +22,14 @@ def test_all_packs_but_one_are_old_and_other_files_are_no_packs(tmp_path: Path) 
     mine = made(tmp_path, "environment.tar.gz", 1, DAY_S)
     store = LocalStore(tmp_path)
 
-    old = pruning.old_packs(store, kept)
+    old = old_packs(store, kept)
     assert [each.line(10 * DAY_S) for each in old] == [
         f"{older}  1.0 KiB  5 days ago",
         f"{newer}  2.0 KiB  24:00:00 ago",
     ]
-    pruning.remove(store, old)
+    remove(store, old)
     assert store.list() == [mine, kept]
-    assert pruning.old_packs(store, kept) == []
+    assert old_packs(store, kept) == []
 
 
 def test_what_only_looks_like_a_pack_stays(tmp_path: Path) -> None:
@@ -42,4 +42,4 @@ def test_what_only_looks_like_a_pack_stays(tmp_path: Path) -> None:
     made(tmp_path, f"sparktrain-python-backup/{pack}", 1, DAY_S)
     made(tmp_path, "sparktrain-python3.11-mine.tar.gz", 1, DAY_S)
     (tmp_path / pack).symlink_to(elsewhere / pack)
-    assert pruning.old_packs(LocalStore(tmp_path), "") == []
+    assert old_packs(LocalStore(tmp_path), "") == []
