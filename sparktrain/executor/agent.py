@@ -32,10 +32,10 @@ from sparktrain.executor.cluster_dialer import ClusterDialer
 from sparktrain.executor.code import keep
 from sparktrain.executor.coordinator_process import END_TIMEOUT_S, CoordinatorProcess
 from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
-from sparktrain.executor.host_notices import HostNotices
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import shared_memory
-from sparktrain.executor.message_limits import fitting
+from sparktrain.executor.notice_probe import HostNotices
+from sparktrain.executor.outbox import fitting
 from sparktrain.executor.spark_task import Placement
 from sparktrain.executor.warm_zygote import WarmZygote
 from sparktrain.executor.workbench import Workbench

@@ -18,8 +18,7 @@ from functools import partial
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.threads import aside
 from sparktrain.executor.coordinator_process import CoordinatorProcess
-from sparktrain.executor.own_address import executor_hosts
-from sparktrain.executor.spark_task import Placement
+from sparktrain.executor.spark_task import Placement, executor_hosts
 from sparktrain.protocol.coordinator_office import CoordinatorOffice
 from sparktrain.protocol.credentials import CertificateBundle
 from sparktrain.protocol.grpc import GrpcDialer

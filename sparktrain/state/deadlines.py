@@ -1,11 +1,16 @@
 """A gang's deadlines: members that have not joined, and members without progress. Pure."""
 
-from sparktrain.base.ids import Rank
+from collections import deque
+from collections.abc import Mapping
+
+from sparktrain.base.ids import Rank, TrialId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_progress import Pace
 from sparktrain.state.outcome import Failure, FailureKind
 
+MOST_GANGS = 1000
+"""Gangs that one tick checks. Ticks come ten times a second, so that 10,000 gangs are each checked once a second."""
 FIRST_STEP_TIMEOUT_S = 900.0
 """From the report that a member trains until its first step: it may compile for long."""
 USUAL_STEPS = 10
@@ -84,3 +89,18 @@ def _silent(report: Pace, spec: SweepSpec, at: float) -> bool:
 def _overdue(pace: Pace, timeout_s: float, at: float) -> bool:
     patience_s = USUAL_STEPS / pace.per_s if pace.per_s > 0 else FIRST_STEP_TIMEOUT_S
     return pace.training and at - pace.at > max(timeout_s, patience_s)
+
+
+class GangRounds:
+    """Goes round the gangs of a run, as they are at the start of each round."""
+
+    def __init__(self, most: int = MOST_GANGS) -> None:
+        self._most = most
+        self._pending: deque[TrialId] = deque()
+
+    def due(self, gangs: Mapping[TrialId, Gang]) -> list[Gang]:
+        """The gangs for this tick, `most` of them at most; each one comes once in a round."""
+        if not self._pending:
+            self._pending.extend(gangs)
+        turn = [self._pending.popleft() for _ in range(min(self._most, len(self._pending)))]
+        return [gangs[trial] for trial in turn if trial in gangs]

@@ -10,9 +10,8 @@ from sparktrain.base.ids import AgentId, RunId
 from sparktrain.state import machine
 from sparktrain.state.agents import Agents
 from sparktrain.state.allocation import shares
-from sparktrain.state.allocation.allocator import Allocator, Contender
+from sparktrain.state.allocation.allocator import Allocator, Contender, Reservation
 from sparktrain.state.allocation.claims import Claim
-from sparktrain.state.allocation.reservation import Reservation
 from sparktrain.state.gangs.gang import GangStatus
 from tests.unit.state.shared_world import SharedWorld
 

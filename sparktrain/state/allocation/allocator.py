@@ -7,7 +7,7 @@ Each goes to the run of the highest priority that could use it, and among equals
 weight (`shares`). So runs share by weights what they want, and what one does not want goes to the others.
 
 A gang needs all of its agents at once. The run that is next gets what becomes free until the gang is complete, and
-no other one does: see `reservation`. With one run the allocator gives it everything.
+no other one does: see `Reservation`. With one run the allocator gives it everything.
 
 The cost of an event does not grow with the agents: events that free no agent and change no claim end at once, and a
 contest looks at the runs, and at the agents that are contested.
@@ -22,10 +22,11 @@ from msgspec import Struct
 from sparktrain.base.ids import AgentId, RunId
 from sparktrain.state.agents import Agents, AgentState, AgentStatus
 from sparktrain.state.allocation.claims import Claim
-from sparktrain.state.allocation.reservation import Reservation
 from sparktrain.state.allocation.shares import AHEAD_S, RunShare, let_in
 from sparktrain.state.events import Allotment
 
+FIRST_HOLD_S = 30.0
+"""How long the first reservation of a gang lasts after its newest agent."""
 SOFT_S = 2.0
 """How long agents wait for cases of the sampler before others may have them."""
 LOOKED_AT = 32
@@ -390,3 +391,55 @@ class Allocator:
         contender.reserves = True
         self._reservation.hold(contender.run, contender.free + arrived, at)
         return True
+
+
+class Reservation(Struct, gc=False):
+    """Which run may keep agents free until a whole gang can start, and until when.
+
+    Only one run at a time has a reservation: two that each had some of the agents would wait for each other. Some gangs
+    can never form, such as beside a trial of days that has the agents; so a reservation that gets no agent for a while
+    is given up for as long, and the next one lasts twice as long. A gang that can form thus does so at last, and one
+    that cannot costs the others at most half of what it would hold.
+    """
+
+    run: RunId | None = None
+    agents: int = 0
+    """How many it had when it got the newest one."""
+    until: float = 0.0
+    barred: dict[RunId, float] = {}
+    """Runs that have given up a reservation, and until when they get no other one."""
+    hold_s: dict[RunId, float] = {}
+    """How long the next one of each of them lasts."""
+
+    def may_hold(self, run: RunId, at: float) -> bool:
+        """Whether agents may be kept free for `run`."""
+        return self.run == run or (self.run is None and at >= self.barred.get(run, at))
+
+    def hold(self, run: RunId, agents: int, at: float) -> None:
+        """`agents` are there for the gang of `run`, and it needs more."""
+        if self.run == run and agents <= self.agents:
+            return
+        self.run = run
+        self.agents = agents
+        self.until = at + self.hold_s.get(run, FIRST_HOLD_S)
+
+    def formed(self, run: RunId) -> None:
+        """The gang of `run` has its agents, or needs none."""
+        if self.run == run:
+            self.run = None
+        self.hold_s.pop(run, None)
+        self.barred.pop(run, None)
+
+    def expire(self, at: float) -> None:
+        """Give the reservation up if it has been of no use."""
+        if self.run is None or at < self.until:
+            return
+        lasted = self.hold_s.get(self.run, FIRST_HOLD_S)
+        self.hold_s[self.run] = 2 * lasted
+        self.barred[self.run] = at + lasted
+        self.run = None
+
+    def postpone(self, seconds: float) -> None:
+        """The coordinator was suspended for `seconds`."""
+        self.until += seconds
+        self.barred = {run: until + seconds for run, until in self.barred.items()}

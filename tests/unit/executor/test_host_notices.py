@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from sparktrain.executor.host_notices import HostNotices
-from sparktrain.executor.notice_probe import NOTICE_S
+from sparktrain.executor.notice_probe import NOTICE_S, HostNotices
 from tests.unit.clocks import HandClock
 
 

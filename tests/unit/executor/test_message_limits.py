@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.executor.message_limits import fitting
+from sparktrain.executor.outbox import fitting
 from sparktrain.executor.snapshots import MOST_SHARDS
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.codec import encode

@@ -8,9 +8,9 @@ from sparktrain.base.ids import AgentId, Generation, Member, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.deadlines import MOST_GANGS, GangRounds
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.gangs.gang_progress import GangAttendance
-from sparktrain.state.gangs.gang_rounds import MOST, GangRounds
 from sparktrain.state.machine import Machine
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemorySnapshot
 from sparktrain.state.outcome import FailureKind, Outcome, Report
@@ -143,8 +143,8 @@ def tick(agents: int) -> int:
 
 @pytest.mark.long
 def test_a_tick_looks_at_a_limited_number_of_gangs() -> None:
-    few, many = tick(MOST), tick(3 * MOST)
-    assert many < GROWTH * few, f"{many} calls of a tick with {3 * MOST} trials, {few} with {MOST}"
+    few, many = tick(MOST_GANGS), tick(3 * MOST_GANGS)
+    assert many < GROWTH * few, f"{many} calls of a tick with {3 * MOST_GANGS} trials, {few} with {MOST_GANGS}"
 
 
 def test_ticks_look_at_each_gang_once_in_a_round() -> None:

@@ -5,7 +5,7 @@ import pytest
 from sparktrain.base.ids import RunId, TrialId
 from sparktrain.config.option_rules import LEAST_WEIGHT, MOST_WEIGHT
 from sparktrain.state import events as on
-from sparktrain.state.allocation.reservation import FIRST_HOLD_S
+from sparktrain.state.allocation.allocator import FIRST_HOLD_S
 from sparktrain.state.outcome import FailureKind
 from tests.support.limits import run_limits
 from tests.unit.state.shared_world import SharedWorld
