@@ -128,8 +128,8 @@ def _is_notice(content: bytes) -> bool:
 
 
 def _sibling(address: str, path: str) -> str:
-    scheme, _, rest = address.partition("://")
-    return f"{scheme}://{rest.partition('/')[0]}{path}"
+    scheme, _, location = address.partition("://")
+    return f"{scheme}://{location.partition('/')[0]}{path}"
 
 
 def _is_link_local(address: str) -> bool:

@@ -28,8 +28,7 @@ from msgspec.structs import replace
 
 from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.errors import CheckpointError
-from sparktrain.rundir.checkpoint_path import within
-from sparktrain.rundir.layout import CheckpointLayout, RunLayout
+from sparktrain.rundir.layout import CheckpointLayout, RunLayout, within
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import Shard, StoredPart
 from sparktrain.store.base import PIECE_BYTES, Store

@@ -9,6 +9,7 @@ from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.errors import SpecError
 from sparktrain.store.base import path_problem
 
+_IN_RUN = re.compile(r"[^/]+(/trials/\d+/checkpoints/.+)", re.DOTALL)
 _LONGEST_NAME_BYTES = 200
 """File systems allow 255; the rest is for suffixes such as `.tar.gz`."""
 
@@ -428,3 +429,9 @@ def _name_problem(name: str) -> str | None:
     if name != name.strip():
         return "must not start or end with a space"
     return path_problem(name)
+
+
+def within(run: str, path: str) -> str:
+    """The file of this path in the folder `run`, whatever name the run directory had before."""
+    match = _IN_RUN.fullmatch(path)
+    return path if match is None else run + match[1]

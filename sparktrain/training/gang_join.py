@@ -18,8 +18,8 @@ from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training import process_setup
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.collectives import backend
+from sparktrain.training.collectives.barrier import HeldPort
 from sparktrain.training.collectives.call_watch import CallWatch
-from sparktrain.training.collectives.held_port import HeldPort
 from sparktrain.training.collectives.ring import LocalRing, Ring
 from sparktrain.training.collectives.ring_errors import is_loss
 from sparktrain.training.collectives.ring_exchange import RingExchange

@@ -33,7 +33,7 @@ from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.messages import Message
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.backend import Joining, load
-from sparktrain.training.collectives.held_port import HeldPort
+from sparktrain.training.collectives.barrier import HeldPort
 
 ROOT = Path(__file__).parents[2]
 RING_TIMEOUT_S = 20.0

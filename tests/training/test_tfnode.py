@@ -11,7 +11,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SpecError
 from sparktrain.state.topology import MemberAddress
 from sparktrain.tensorflowonspark import TFNode
-from sparktrain.training.collectives.held_port import HeldPort
+from sparktrain.training.collectives.barrier import HeldPort
 from sparktrain.training.frameworks.tensorflow.strategies.tf_cluster import port_kept
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from sparktrain.rundir.checkpoint_path import within
+from sparktrain.rundir.layout import within
 from sparktrain.state.records import (
     AnyRecord,
     CheckpointAcknowledged,

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from sparktrain.training.collectives.held_port import HeldPort
+from sparktrain.training.collectives.barrier import HeldPort
 
 HERE = "127.0.0.1"
 

@@ -100,10 +100,10 @@ def _serve(joining: Joining) -> dist.TCPStore:
 def _connect(joining: Joining) -> dist.TCPStore:
     """A connection to the store of rank 0. Raises FormError."""
     chief = joining.formation.places[0]
-    left = partial(_is_left, joining)
+    is_left = partial(_is_left, joining)
     try:
         # Torch would try for the whole timeout, also where the members form another ring meanwhile.
-        if joining.changes.number and barrier.await_listener(chief, joining.timeout_s, left) and left():
+        if joining.changes.number and barrier.await_listener(chief, joining.timeout_s, is_left) and is_left():
             raise RuntimeError("another member is lost")
         return dist.TCPStore(chief.address, chief.port, is_master=False, timeout=timedelta(seconds=joining.timeout_s))
     except RuntimeError as error:
