@@ -19,6 +19,8 @@ from sparktrain.state.restart import EXCUSED_LIMIT
 from sparktrain.state.topology import MemberAddress
 from tests.histories.test_gangs import check_journal
 from tests.support.limits import run_limits
+from tests.unit.state.test_handovers import drained, move
+from tests.unit.state.test_healing_rings import STEP
 from tests.unit.state.world import LEASE_S, RUN, World
 
 STARTS = DriverStarted(plan="p", at=5.0, adopts=True)
@@ -313,6 +315,18 @@ def test_a_ring_that_formed_again_trains_on_though_the_driver_was_lost_before_it
     }
     assert adopted(new)
     assert ended(new) == []
+
+
+def test_a_gang_continues_after_one_of_its_members_has_moved() -> None:
+    before = World()
+    agents, prepared = drained(before)
+    before.prepare(prepared)
+    move(before, agents, 1, prepared, STEP)
+    new = successor(before, size=2, heals=True)
+    for agent, offer in offers_of(before, ring=1).items():
+        rejoin(new, agent, offer)
+    assert [(member.rank, member.incarnation) for member in adopted(new)] == [(0, 0), (1, 1)]
+    assert [seating.places[1].host for seating in new.seatings("joined")] == [f"host-{prepared}"] * 2
 
 
 def test_a_gang_with_a_member_that_waits_for_its_next_ring_restarts() -> None:
