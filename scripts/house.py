@@ -157,7 +157,7 @@ FIGURES = {
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=460, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=464, goal=400),
-    "lines": Figure(name="lines of source", bound=123_561, goal=85_300),
+    "lines": Figure(name="lines of source", bound=123_537, goal=85_300),
 }
 
 

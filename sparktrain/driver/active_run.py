@@ -8,8 +8,7 @@ from sparktrain.base.clock import Clock
 from sparktrain.base.ids import AgentId, RunId
 from sparktrain.driver.journal_writer import JournalWriter
 from sparktrain.driver.metric_recorder import MetricRecorder
-from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import ProgressPace
+from sparktrain.driver.progress_builder import ProgressPace, Tally
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.driver.sampler_thread import SamplerThread
 from sparktrain.driver.uploads import Uploads

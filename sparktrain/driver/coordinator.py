@@ -33,8 +33,7 @@ from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.driver.active_run import ActiveRun
 from sparktrain.driver.agent_server import LEASE_S, Server
 from sparktrain.driver.drain_events import AnnouncedDepartures, drain_event
-from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import progress_of
+from sparktrain.driver.progress_builder import Tally, progress_of
 from sparktrain.driver.run_request import RunOutcome, RunRequest
 from sparktrain.driver.sampler_thread import SETTLE_TIMEOUT_S
 from sparktrain.driver.settled_messages import SettledMessages

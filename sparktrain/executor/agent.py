@@ -28,9 +28,8 @@ from sparktrain.base.backoff import Backoff
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.ids import AgentId, Member, RunId
 from sparktrain.errors import BugError, InfraError, ProtocolError
-from sparktrain.executor.cluster_dialer import ClusterDialer
+from sparktrain.executor.cluster_dialer import END_TIMEOUT_S, ClusterDialer, CoordinatorProcess
 from sparktrain.executor.code import keep
-from sparktrain.executor.coordinator_process import END_TIMEOUT_S, CoordinatorProcess
 from sparktrain.executor.departure import UNLIMITED_S, Departure, LossNotice, end_by
 from sparktrain.executor.member_runner import LIMITS, MemberLimits, MemberSession
 from sparktrain.executor.memory_holder import shared_memory

@@ -9,8 +9,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.base.ids import AgentId, RunId
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.journal_writer import JournalWriter
-from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import progress_of
+from sparktrain.driver.progress_builder import Tally, progress_of
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.journal_file import BATCH
 from sparktrain.rundir.journal.reader import read

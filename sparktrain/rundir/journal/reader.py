@@ -12,9 +12,14 @@ from msgspec.structs import replace
 
 from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.journal_file import BATCH, SNAPSHOT, Content, Fault, Followed, decode
-from sparktrain.rundir.journal.relocation import relocated
-from sparktrain.rundir.layout import JournalLayout
-from sparktrain.state.records import AnyRecord
+from sparktrain.rundir.layout import JournalLayout, within
+from sparktrain.state.records import (
+    AnyRecord,
+    CheckpointAcknowledged,
+    CheckpointCorrupt,
+    CheckpointsDropped,
+    Exploited,
+)
 from sparktrain.store.base import Store
 
 _ATTEMPTS = 10
@@ -350,3 +355,21 @@ def _corrupt_error(store: Store, layout: JournalLayout, replayed: Replayed) -> J
     return JournalCorruptError(
         f"journal of {run} is corrupt: {replayed.corruption}{later}; `sparktrain fsck {run}` shows what can be kept"
     )
+
+
+def relocated(records: Iterable[AnyRecord], run: str) -> Iterator[AnyRecord]:
+    """The records, with each checkpoint in the folder `run` of the store.
+
+    A record names a checkpoint by its path in the store, which starts with the name of the run directory. A directory
+    that was renamed or copied has another name, and its checkpoints are in itself: the rest of the path counts.
+    """
+    for record in records:
+        if isinstance(record, CheckpointAcknowledged | Exploited):
+            checkpoint = record.checkpoint
+            yield replace(record, checkpoint=replace(checkpoint, manifest=within(run, checkpoint.manifest)))
+        elif isinstance(record, CheckpointCorrupt):
+            yield replace(record, manifest=within(run, record.manifest))
+        elif isinstance(record, CheckpointsDropped):
+            yield replace(record, manifests=tuple(within(run, manifest) for manifest in record.manifests))
+        else:
+            yield record

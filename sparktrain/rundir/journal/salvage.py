@@ -14,8 +14,7 @@ from msgspec import Struct
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.journal_file import Followed, salvage
-from sparktrain.rundir.journal.reader import Listing, Replay, Replayed, counts, read_stable, survey
-from sparktrain.rundir.journal.relocation import relocated
+from sparktrain.rundir.journal.reader import Listing, Replay, Replayed, counts, read_stable, relocated, survey
 from sparktrain.rundir.journal.run_claim import read_claim
 from sparktrain.rundir.journal.writer import Journal, take
 from sparktrain.rundir.layout import JournalLayout, RunLayout

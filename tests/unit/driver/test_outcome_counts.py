@@ -4,9 +4,9 @@ import pytest
 
 from sparktrain.base.ids import TrialId
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.display.progress import Standing
+from sparktrain.display.progress import RunStanding
 from sparktrain.display.standing import best_line, best_part
-from sparktrain.driver.outcome_counts import Tally
+from sparktrain.driver.progress_builder import Tally
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.outcome import Outcome
 from sparktrain.state.trial import Trial, TrialStatus
@@ -35,7 +35,7 @@ def test_with_repeats_the_best_case_is_one_with_all_its_trials() -> None:
 
 @pytest.mark.parametrize(("replicas", "named"), [(1, "trial 7"), (3, "case 7 (mean of 3 trials)")])
 def test_how_the_best_is_named(replicas: int, named: str) -> None:
-    standing = Standing(
+    standing = RunStanding(
         total=9, done=9, running=0, queued=0, failed=0, lost=0, metric="y", best=(7, 0.5), replicas=replicas
     )  # fmt: skip
     assert best_part(standing) == [f"best y 0.5000 in {named}"]

@@ -14,8 +14,7 @@ from sparktrain.config.gang_spec import Backend, GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.display.progress import MemberState
-from sparktrain.driver.outcome_counts import Tally
-from sparktrain.driver.progress_builder import LONGEST_PAUSE_S, ProgressPace, progress_of
+from sparktrain.driver.progress_builder import LONGEST_PAUSE_S, ProgressPace, Tally, progress_of
 from sparktrain.driver.run_request import RunRequest
 from sparktrain.runs.trial_result import result_of
 from sparktrain.search.grid import SpaceSampler

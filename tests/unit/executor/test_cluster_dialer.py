@@ -15,8 +15,8 @@ from sparktrain.executor.cluster_dialer import (
     SILENT_S,
     START_S,
     ClusterDialer,
+    CoordinatorProcess,
 )
-from sparktrain.executor.coordinator_process import CoordinatorProcess
 from sparktrain.executor.spark_task import Placement
 from sparktrain.protocol.coordinator_office import CoordinatorOffice
 from sparktrain.protocol.credentials import NO_CERTIFICATES

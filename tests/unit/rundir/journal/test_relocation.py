@@ -5,7 +5,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 from sparktrain.base.ids import Generation, TrialId
-from sparktrain.rundir.journal.relocation import relocated
+from sparktrain.rundir.journal.reader import relocated
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.records import (
     AnyRecord,
