@@ -16,6 +16,7 @@ import sparktrain as st
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.run_machine import RunMachine
+from sparktrain.usercode.preload import pool_modules
 from tests.process import keras_jax_programs
 
 EQUAL = 1e-5
@@ -27,7 +28,7 @@ PART_NAMES = {
 NEVER = 10**6
 
 
-AGENTS = 2, "jax"
+AGENTS = 2, *pool_modules("jax")
 """Two agents on this machine, with Keras on JAX."""
 
 
@@ -179,7 +180,7 @@ def test_more_members_read_what_two_have_saved(pool: st.Pool, tmp_path: Path) ->
     steps = keras_jax_programs.ROWS // keras_jax_programs.BATCH
     with Interruption(tmp_path, 1, 2 * steps, corrupts=False):
         run_split(pool, tmp_path, 2, "epoch")
-    with st.pool(st.local(slots=4), preload=["jax"]) as larger:
+    with st.pool(st.local(slots=4), preload=pool_modules("jax")) as larger:
         checkpoint = str(tmp_path / "checkpoint")
         restored = run(
             larger, tmp_path, keras_jax_programs.read_checkpoint, 4, backend="jax", checkpoint=checkpoint

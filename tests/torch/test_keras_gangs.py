@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import sparktrain as st
+from sparktrain.usercode.preload import pool_modules
 from tests.torch import keras_programs
 
 pytestmark = pytest.mark.torch
@@ -32,7 +33,7 @@ np.savez(sys.argv[1], weights=weights, **metrics)
 @pytest.fixture(scope="module")
 def pool() -> Iterator[st.Pool]:
     """Two agents on this machine."""
-    with st.pool(st.local(slots=2), preload=["torch"]) as opened:
+    with st.pool(st.local(slots=2), preload=pool_modules("torch")) as opened:
         yield opened
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from sparktrain.errors import RingError
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.weight_digests import digest
-from sparktrain.training.frameworks.keras import keras_patches
+from sparktrain.training.frameworks.keras import keras_patches, model_state
 from sparktrain.training.frameworks.keras.keras_patches import as_written
 from sparktrain.training.notices import notice
 
@@ -35,7 +35,8 @@ class UndistributedOptimizers:
 
         All members call it once their training function has returned; it blocks until they do. Raises RingError.
         """
-        variables = [] if self.newest is None else self.newest._trainable_variables
+        trained = [] if self.newest is None else self.newest._trainable_variables
+        variables = [variable for variable in trained if not model_state.is_split(variable)]  # no member has all of it
         mine = [len(variables), digest(*(variable.numpy() for variable in variables))]
         gathered = ring.allgather_array(np.array([mine], "int64"), name="last-weights")
         if ring.rank == 0 and gathered[:, 0].all() and len(set(gathered[:, 1].tolist())) > 1:
