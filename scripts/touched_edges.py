@@ -34,7 +34,7 @@ READERS: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     (("README.md",), _tests("examples/readme")),
 )
 """Files that tests read as texts, and these tests."""
-_KEPT_MEMBERS = "faults/healing* faults/ring_takeover faults/more_losses faults/same_bits"
+_KEPT_MEMBERS = "faults/healing* faults/loops faults/ring_takeover faults/more_losses faults/same_bits"
 EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     # Wings.
     (
@@ -57,11 +57,11 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     (_package("state/losses/drain*", "cluster/announced*", "driver/drain*"), _tests("faults/draining faults/notices")),
     (
         _package("state/losses/standbys.py", "state/losses/handover*", "state/losses/seat_changes.py", "state/seats/*"),
-        _tests("faults/standbys faults/moving_members faults/healing_loops"),
+        _tests("faults/standbys faults/moving_members faults/loops"),
     ),
     (
         _package("state/losses/seat_changes.py", "state/seats/*"),
-        _tests("faults/smaller_rings faults/resizing_loops faults/draining"),
+        _tests("faults/smaller_rings faults/loops faults/draining"),
     ),
     (
         _package("state/losses/*", "state/gangs/*", "state/restart*", "state/recovery.py", "state/run_machine.py"),
@@ -95,7 +95,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         _tests("training/broken_rings training/slow_members"),
     ),
     (_package("*/healing/*", "training/data/row_cursor.py"), _tests("faults/smaller_rings")),
-    (_package("training/checkpoint/*loop*"), _tests("faults/resizing_loops process/keras_jax_gangs")),
+    (_package("training/checkpoint/*loop*"), _tests("faults/loops process/keras_jax_gangs")),
     (
         _package("training/frameworks/tensorflow/parameter_server/*"),
         _tests("training/ps* process/parameter_server process/shard_server"),

@@ -1,6 +1,7 @@
 """What may happen to each kind of training, by the test that shows it: tests/trainings.csv as the matrix of a page.
 
 `make tables` writes it. A row of the file has a word and the test that shows it, or "not" for what does not exist.
+A test of `faults/test_loops` runs for the loops of the rows that name it.
 """
 
 import csv
@@ -16,6 +17,11 @@ EVENTS += ["split"]
 def cells() -> list[dict[str, str]]:
     """Each cell with `training`, `event`, `word` and `test`."""
     return list(csv.DictReader(Path(__file__).with_suffix(".csv").read_text("utf-8").splitlines()))
+
+
+def shown_by(test: str) -> list[str]:
+    """The trainings with a cell that names `test`."""
+    return list(dict.fromkeys(cell["training"] for cell in cells() if cell["test"] == test))
 
 
 def table() -> str:

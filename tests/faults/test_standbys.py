@@ -1,4 +1,4 @@
-"""Members of a gang that are killed while a process waits for the place of any of them."""
+"""Members of a `fit` that are killed while a process waits for the place of any of them: see `test_loops` for loops."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sparktrain as st
-from tests.faults.standby_programs import loop, train
+from tests.faults.standby_programs import train
 from tests.support.healed_members import Members, members_in
 from tests.support.standby_kills import kill_each
 
@@ -16,10 +16,6 @@ pytestmark = pytest.mark.timeout(240)
 OTHERS = pytest.mark.all(
     case="a process that waits, on a dataset that is shuffled",
     covered_by="one that waits on arrays; `unit/state/test_standbys`",
-)
-LOOP = pytest.mark.all(
-    case="a process that waits for a place in a loop",
-    covered_by="one that waits for a place in a fit; `faults/test_healing_loops`: loops that heal",
 )
 
 
@@ -38,16 +34,22 @@ def trained(
     thread = threading.Thread(target=kill_each, args=(pool, notes, kills))
     thread.start()
     params = {"folder": str(notes), "feed": feed, "holds": len(kills)}
-    function = loop if feed == "loop" else train
     result = pool.run(
-        function, params, workers=2, standby=standby, backend="horovod", dir=str(folder), name="run", seed=1,
+        train,
+        params,
+        workers=2,
+        standby=standby,
+        backend="horovod",
+        dir=str(folder),
+        name="run",
+        seed=1,
         progress=False,
-    )  # fmt: skip
+    )
     thread.join(10)
     return result, *members_in(notes, 2)
 
 
-@pytest.mark.parametrize("feed", ["arrays", pytest.param("dataset", marks=OTHERS), pytest.param("loop", marks=LOOP)])
+@pytest.mark.parametrize("feed", ["arrays", pytest.param("dataset", marks=OTHERS)])
 def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_those_of_no_loss(
     pool: st.Pool, tmp_path: Path, feed: str
 ) -> None:
@@ -63,9 +65,7 @@ def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_th
     assert processes >= 4, "the two processes that took places"
     for (variables, facts), (expected_variables, expected_facts) in zip(members, expected, strict=True):
         assert not [name for name in variables if variables[name] != expected_variables[name]]
-        # The first call of a tf.function with a new optimizer may trace twice.
-        traces = expected_facts["traces"] if feed == "loop" else 1
-        assert facts["traces"] == traces, "no process traces its step a second time"
+        assert facts["traces"] == 1, "no process traces its step a second time"
         assert facts["history"] == expected_facts["history"]
     survivors = {(tmp_path / "broken" / "notes" / f"held-1-{rank}").read_text() for rank in (0, 1)}
     assert str(members[1][1]["pid"]) in survivors, "the first process that waited trains to the end"

@@ -10,6 +10,17 @@ from typing import Any
 from sparktrain.errors import RingError
 
 _TOGETHER_S = 60.0
+HELD_S = 200.0
+"""A guard against a test that hangs, and shorter than its own limit: on a busy machine a pool takes long to start."""
+
+
+def hold(notes: Path, number: int, rank: int) -> None:
+    """Note this process of `rank`, and wait until the test has killed one of a member: see `standby_kills`."""
+    (notes / f"held-{number}-{rank}").write_text(str(os.getpid()))
+    deadline = time.monotonic() + HELD_S
+    while not (notes / f"go-{number}").exists():
+        assert time.monotonic() < deadline, f"no member was killed at place {number}"
+        time.sleep(0.002)
 
 
 class Kills:

@@ -1,8 +1,9 @@
-"""Loops that divide the rows of each step among the members of the moment: rows, losses, and notes of members."""
+"""Loops that divide the rows of each step among the members of the moment, whatever their framework is."""
 
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -19,6 +20,8 @@ BATCH = 12
 STEPS = 40
 AFTER = 10
 """Steps of a gang that is whole again."""
+MOST = 1000
+GO = "go"
 
 
 def examples() -> tuple[Any, Any]:
@@ -80,6 +83,60 @@ class ResizedMember:
         if [self._rank, self.step] == self._lags and not mark.exists():
             mark.touch()
             raise RingError("the collective has ended on others, and has failed here")
+
+
+def resize(
+    made: Callable[..., Any],
+    ctx: Any,
+    folder: str,
+    kills: list[list[int]],
+    *,
+    lags: Sequence[int] = (),
+    step_s: float = 0.0,
+    awaits_go: bool = False,
+) -> dict[str, float]:
+    """Train a loop, with the losses of `ResizedMember`. `made` makes its parts, of `ctx` and of what a step calls
+    before it applies its gradients where a member lags.
+
+    With `step_s`, the work of a step, the loop ends once the gang was smaller, and is whole again; with `awaits_go`
+    once there is a file `GO`.
+    """
+    member: ResizedMember
+    loop = made(ctx, (lambda: member.lag()) if lags else None)
+    x, y = examples()
+    restored = ctx.checkpoint.restore(*loop.parts)
+    member = ResizedMember(Path(folder), ctx, kills, list(lags))
+
+    def train_step() -> Any:
+        rows = member.rows()
+        member.kill(0)
+        loss = loop.train_step(x[rows], y[rows])
+        member.note()
+        return loss
+
+    step = restored.step if restored else 0
+    sizes: list[int] = restored["sizes"] if restored else []
+    with ctx.memory_checkpoints(*loop.parts, every="0.2s", resizable=True) as memory:
+        while step < (MOST if step_s else STEPS):
+            if awaits_go and step % 5 == 0 and ctx.allreduce(float(Path(folder, GO).exists())):
+                break
+            step += 1
+            member.train(memory, train_step, step, sizes)
+            if step_s:
+                time.sleep(step_s)
+                if is_whole_again(sizes):
+                    break
+    keep_weights(Path(folder), str(ctx.rank), loop.weights())
+    return {"size": ctx.size, "steps": step}
+
+
+def repeat(made: Callable[..., Any], folder: str, steps: int) -> None:
+    """Train in one process on the rows of each step; keep the weights."""
+    loop = made(None, None)
+    x, y = examples()
+    for step in range(1, steps + 1):
+        loop.train_step(x[rows_of(step)], y[rows_of(step)])
+    keep_weights(Path(folder), "alone", loop.weights())
 
 
 def keep_weights(folder: Path, name: str, weights: Sequence[Any]) -> None:

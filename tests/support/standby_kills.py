@@ -9,9 +9,7 @@ from pathlib import Path
 import sparktrain as st
 from sparktrain.base.ids import TrialId
 from sparktrain.state.seats.seat import SeatState
-
-HELD_S = 200.0
-"""A guard against a test that hangs, and shorter than its own limit: on a busy machine a pool takes long to start."""
+from tests.support.kills import HELD_S
 
 
 def wait_until_ready(pool: st.Pool) -> None:
