@@ -109,7 +109,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         _tests("training/callbacks training/programs_gang training/fit_call training/resume"),
     ),
     (_package("*/horovod_*"), _tests("training/horovod* process/horovod_script")),
-    (_package("training/frameworks/jax/*"), _tests("process/jax* process/keras_jax_gangs")),
+    (_package("training/frameworks/jax/*"), _tests("process/eager_gangs process/keras_jax_gangs")),
     (
         _package("training/frameworks/xgboost/*", "training/frameworks/lightgbm/*"),
         _tests("process/boosting training/boosting"),

@@ -13,7 +13,7 @@ RUN_S = 120.0
 PROGRAMS = re.findall(r"^```python title=\"([^\"]+)\"\n(.*?)^```$", PAGE.read_text(), re.DOTALL | re.MULTILINE)
 OTHERS = pytest.mark.all(
     case="the first programs on the page about JAX",
-    covered_by="the one that resumes; `process/test_jax_gangs`, `process/test_keras_jax_gangs`",
+    covered_by="the one that resumes; `process/test_eager_gangs`, `process/test_keras_jax_gangs`",
 )
 RESUMED = "resumed.py"
 

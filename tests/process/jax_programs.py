@@ -13,9 +13,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.support import eager_gangs
+
 ROWS = 48
 STEPS = 12
-KINDS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "uint8", "uint16", "complex64")
 
 
 def rows() -> tuple[Any, Any]:
@@ -71,77 +72,54 @@ def train(folder: str) -> dict[str, float]:
     return {"loss": float(loss), "size": size, "devices": len(jax.devices())}
 
 
-def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
-    """Sum in each step; member `victim` of the first generation ends by a signal; the others resume."""
-    restored = ctx.checkpoint.restore()
-    total = 0.0 if restored is None else float(restored["total"])
-    if restored is not None:
-        leaves = jax.tree.leaves(restored["tree"])
-        for leaf, saved in zip(leaves, jax.tree.leaves(tree_of(restored.step)), strict=True):
+class JaxArrays(eager_gangs.Arrays):
+    """Those of JAX."""
+
+    array_type = jax.Array
+
+    def made(self, values: list[Any], kind: str) -> Any:
+        """See base class."""
+        return np.array(values).astype(np.dtype(getattr(ml_dtypes, kind, kind)))
+
+    def own(self, values: list[float]) -> Any:
+        """See base class."""
+        return jnp.array(values, "float32")
+
+    def total(self, value: float) -> float:
+        """See base class."""
+        return float(multihost_utils.process_allgather(np.full(3, value)).sum()) / 3
+
+    def state(self, step: int) -> dict[str, Any]:
+        """A pytree of arrays of several types."""
+        layers = [(jnp.full(3, step, jnp.bfloat16), jnp.ones((2, 0))), {"b": jnp.arange(4)}]
+        return {"tree": {"layers": layers, "a": jnp.float32(step)}}
+
+    def check_state(self, restored: Any) -> None:
+        """See base class."""
+        expected = self.state(restored.step)["tree"]
+        for leaf, saved in zip(jax.tree.leaves(restored["tree"]), jax.tree.leaves(expected), strict=True):
             assert leaf.dtype == saved.dtype
             np.testing.assert_array_equal(leaf, saved)
-    for step in range(1 if restored is None else restored.step + 1, 21):
-        if step == 8 and ctx.rank == victim and ctx.generation == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "program":
-            total += float(multihost_utils.process_allgather(np.ones(3)).sum()) / 3
-        else:
-            total += float(ctx.allreduce(jnp.ones(()), average=False))
-        ctx.report(step, total=total)
-        if ctx.rank == 0 and step % 2 == 0:
-            ctx.checkpoint.save(step, total=total, tree=tree_of(step))
-            ctx.checkpoint.wait()
-    return {"total": total, "generation": ctx.generation, "from": 0 if restored is None else restored.step}
 
 
-def tree_of(step: int) -> Any:
-    """A pytree of arrays of several types."""
-    return {
-        "layers": [(jnp.full(3, step, jnp.bfloat16), jnp.ones((2, 0))), {"b": jnp.arange(4)}],
-        "a": jnp.float32(step),
-    }
+def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
+    """See `eager_gangs.lose_a_member`."""
+    return eager_gangs.lose_a_member(JaxArrays(), victim, how, ctx)
 
 
 def raise_in_a_member(ctx: Any) -> float:
-    """Rank 1 has a mistake, and rank 0 waits for it in a collective."""
-    if ctx.rank == 1:
-        raise ValueError("rank 1 has no data")
-    multihost_utils.sync_global_devices("start")
-    return 1.0
+    """See `eager_gangs.raise_in_a_member`."""
+    return eager_gangs.raise_in_a_member(JaxArrays(), ctx)
 
 
 def call_others(ctx: Any) -> None:
-    """The members call different collectives."""
-    if ctx.rank:
-        ctx.broadcast(jnp.ones(3))
-    else:
-        ctx.allreduce(jnp.ones(4))
+    """See `eager_gangs.call_others`."""
+    eager_gangs.call_others(JaxArrays(), ctx)
 
 
 def carry(ctx: Any) -> dict[str, float]:
-    """Each collective carries each kind of number."""
-    for kind in KINDS:
-        dtype = np.dtype(getattr(ml_dtypes, kind, kind))
-        mine = np.array([ctx.rank + 1, 4 * (1 - ctx.rank)]).astype(dtype)
-        exact = dtype.kind in "iu"
-        expected = {
-            "sum": (ctx.allreduce(mine, average=False), np.array([3, 4]).astype(dtype)),
-            "mean": (ctx.allreduce(mine), np.array([1.5, 2.0]).astype(np.float64 if exact else dtype)),
-            "sent": (ctx.broadcast(mine), np.array([1, 4]).astype(dtype)),
-            "rows": (ctx.allgather(mine[: ctx.rank + 1]), np.array([1, 2, 0]).astype(dtype)),
-        }
-        for name, (actual, wanted) in expected.items():
-            assert actual.dtype == wanted.dtype, (kind, name, actual.dtype)
-            np.testing.assert_array_equal(actual, wanted, err_msg=f"{kind} {name}")
-    nested = ctx.allreduce({"b": [ctx.rank, 0.5 * ctx.rank], "a": (jnp.full(3, float(ctx.rank)), True)})
-    assert (nested["b"], nested["a"][1]) == ([0.5, 0.25], 1.0), nested
-    assert isinstance(nested["a"][0], jax.Array)
-    assert ctx.allgather(ctx.rank).tolist() == [0, 1]
-    assert isinstance(ctx.allgather(jnp.ones((1, 2))), jax.Array)
-    many = ctx.allreduce(np.full(3_000_000, 1.0 + ctx.rank, "float32"))
-    assert many.shape == (3_000_000,)
-    assert (many == 1.5).all()
-    return {"ranks": ctx.size}
+    """See `eager_gangs.carry`."""
+    return eager_gangs.carry(JaxArrays(), ctx)
 
 
 def lose_quick_steps(ctx: Any) -> dict[str, float]:

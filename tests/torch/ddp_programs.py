@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+from tests.support import eager_gangs
+
 ROWS = 48
 BATCH = 12
 EPOCHS = 3
@@ -74,62 +76,46 @@ def with_environment() -> dict[str, float]:
     return {name: float(os.environ[name]) for name in names} | {"group": float(dist.is_initialized())}
 
 
+class TorchArrays(eager_gangs.Arrays):
+    """Those of PyTorch."""
+
+    array_type = torch.Tensor
+
+    def made(self, values: list[Any], kind: str) -> Any:
+        """See base class."""
+        return torch.tensor(values).to(getattr(torch, kind))
+
+    def own(self, values: list[float]) -> Any:
+        """See base class."""
+        return torch.tensor(values, dtype=torch.float32)
+
+    def total(self, value: float) -> float:
+        """See base class."""
+        if not dist.is_initialized():
+            dist.init_process_group("gloo")
+        summed = torch.tensor(value)
+        dist.all_reduce(summed)
+        return float(summed)
+
+
 def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
-    """Sum in each step; member `victim` of the first generation ends by a signal."""
-    if how == "script":
-        dist.init_process_group("gloo")
-    total = torch.zeros(())
-    for step in range(1, 21):
-        if step == 8 and ctx.rank == victim and ctx.generation == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        if how == "script":
-            value = torch.ones(())
-            dist.all_reduce(value)
-        else:
-            value = ctx.allreduce(torch.ones(()), average=False)
-        total += value
-        ctx.report(step, total=float(total))
-    return {"total": float(total), "generation": ctx.generation}
+    """See `eager_gangs.lose_a_member`."""
+    return eager_gangs.lose_a_member(TorchArrays(), victim, how, ctx)
 
 
 def raise_in_a_member(ctx: Any) -> float:
-    """Rank 1 has a mistake, and rank 0 waits for it in a collective."""
-    dist.init_process_group("gloo")
-    if ctx.rank == 1:
-        raise ValueError("rank 1 has no data")
-    dist.all_reduce(torch.ones(()))
-    return 1.0
+    """See `eager_gangs.raise_in_a_member`."""
+    return eager_gangs.raise_in_a_member(TorchArrays(), ctx)
 
 
 def call_others(ctx: Any) -> None:
-    """The members call different collectives."""
-    if ctx.rank:
-        ctx.broadcast(torch.ones(3))
-    else:
-        ctx.allreduce(torch.ones(4))
+    """See `eager_gangs.call_others`."""
+    eager_gangs.call_others(TorchArrays(), ctx)
 
 
-def carry(folder: str, ctx: Any) -> float:
-    """What each collective returns for values of each kind, as `expected_values` has it."""
-    results: dict[str, Any] = {}
-    for kind in KINDS:
-        mine = torch.tensor([ctx.rank + 1, 4 * (1 - ctx.rank)]).to(getattr(torch, kind))
-        results[f"sum {kind}"] = ctx.allreduce(mine, average=False)
-        results[f"mean {kind}"] = ctx.allreduce(mine)
-        results[f"sent {kind}"] = ctx.broadcast(mine)
-        results[f"rows {kind}"] = ctx.allgather(mine[: ctx.rank + 1])
-    # Odd counts of real numbers beside complex ones, which travel as two real ones each.
-    nested = ctx.allreduce({"b": [torch.full((3,), 0.5), torch.tensor(2j)], "a": (np.full(3, ctx.rank), True)})
-    assert (nested["b"][0].tolist(), nested["b"][1].item(), nested["a"][1]) == ([0.5] * 3, 2j, 1.0), nested
-    assert type(nested["a"][0]) is np.ndarray
-    assert nested["a"][0].tolist() == [0.5] * 3
-    assert ctx.allgather(ctx.rank).tolist() == [0, 1]
-    assert ctx.broadcast({"x": [ctx.rank, torch.full((2, 0), 1.0)]})["x"][0] == 0
-    torch.save(results, Path(folder, f"rank-{ctx.rank}.pt"))
-    return 1.0
-
-
-KINDS = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "uint8", "uint16", "complex64")
+def carry(ctx: Any) -> dict[str, float]:
+    """See `eager_gangs.carry`."""
+    return eager_gangs.carry(TorchArrays(), ctx)
 
 
 def call_keras(ctx: Any) -> None:

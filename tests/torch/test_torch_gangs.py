@@ -1,4 +1,4 @@
-"""Gangs of PyTorch on the local engine: programs for torchrun, the ring of `ctx`, and what a loss does."""
+"""Gangs of PyTorch on the local engine: programs for torchrun, and models. `process/test_eager_gangs` has the ring."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,47 +115,6 @@ def test_members_have_the_environment_of_torchrun_and_no_process_group(pool: st.
         "TORCHELASTIC_RESTART_COUNT": 0,
         "group": 0,
     }
-
-
-@pytest.mark.parametrize(("how", "victim"), [("script", 0), ("ctx", 1)])
-def test_a_killed_member_costs_a_restart(pool: st.Pool, tmp_path: Path, how: str, victim: int) -> None:
-    result = run(pool, tmp_path, ddp_programs.lose_a_member, victim=victim, how=how)
-
-    assert result.metrics == {"total": 40.0, "generation": 2.0}
-    [restart] = result.restarts
-    assert restart.rank == victim
-    assert "SIGKILL" in restart.cause
-
-
-def test_the_mistake_of_a_member_fails_the_run_and_the_loss_of_the_other_does_not(
-    pool: st.Pool, tmp_path: Path
-) -> None:
-    with pytest.raises(st.RunFailedError, match="ValueError: rank 1 has no data") as caught:
-        run(pool, tmp_path, ddp_programs.raise_in_a_member)
-    assert caught.value.rank == 1
-
-
-def test_members_that_call_different_collectives_are_named_with_their_calls(pool: st.Pool, tmp_path: Path) -> None:
-    with pytest.raises(st.RunFailedError, match=r"rank 0 calls allreduce .* rank 1 calls broadcast"):
-        run(pool, tmp_path, ddp_programs.call_others)
-
-
-def test_the_collectives_carry_each_kind_of_number(pool: st.Pool, tmp_path: Path) -> None:
-    run(pool, tmp_path, ddp_programs.carry, folder=str(tmp_path))
-    first, second = (torch.load(tmp_path / f"rank-{rank}.pt") for rank in range(2))
-
-    for name, value in first.items():
-        operation, kind = name.split()
-        own = getattr(torch, kind)
-        expected = {
-            "sum": torch.tensor([3, 4]).to(own),
-            "mean": torch.tensor([1.5, 2.0]).to(own if own.is_floating_point or own.is_complex else torch.float64),
-            "sent": torch.tensor([1, 4]).to(own),
-            "rows": torch.tensor([1, 2, 0]).to(own),
-        }[operation]
-        for member in (value, second[name]):
-            assert member.dtype is expected.dtype, name
-            assert torch.equal(member, expected), name
 
 
 def test_keras_on_tensorflow_is_refused_with_the_backends_that_train_it(pool: st.Pool, tmp_path: Path) -> None:

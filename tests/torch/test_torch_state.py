@@ -14,6 +14,7 @@ from sparktrain.training.checkpoint import saver, tensor_files
 from sparktrain.training.frameworks import torch_devices
 from sparktrain.training.frameworks.torch import torch_state
 from sparktrain.training.frameworks.torch.torch_framework import Torch
+from tests.support.eager_gangs import KINDS
 from tests.torch import ddp_programs
 
 pytestmark = pytest.mark.torch
@@ -43,7 +44,7 @@ def stored(folder: Path, *parts: Any) -> Path:
 
 
 def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
-    numbers = {name: torch.arange(6).reshape(2, 3).to(getattr(torch, name)) for name in (*ddp_programs.KINDS, "bool")}
+    numbers = {name: torch.arange(6).reshape(2, 3).to(getattr(torch, name)) for name in (*KINDS, "bool")}
     state = {
         "tensors": numbers | {"scalar": torch.tensor(2.5), "part": torch.arange(9)[::2]},
         0: [1, (0.9, 0.999), None, True, "text", float("inf")],

@@ -26,7 +26,7 @@ JAX = pytest.param(
     "jax",
     marks=pytest.mark.all(
         case="a stuck or absent member, other shapes, and threads of a ring of JAX",
-        covered_by="a killed member; `process/test_jax_gangs`: members that call different collectives",
+        covered_by="a killed member; `process/test_eager_gangs`: members that call different collectives",
     ),
 )
 all_rings = pytest.mark.parametrize("backend", ["tensorflow", "horovod", JAX, TORCH])
