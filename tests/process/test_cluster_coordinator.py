@@ -132,16 +132,10 @@ def kill_its_agent() -> None:
     parent.kill()
 
 
-@pytest.mark.parametrize(
-    "kill",
-    [
-        pytest.param(
-            kill_coordinator,
-            marks=pytest.mark.all(case="a coordinator in the cluster is killed", covered_by="its agent is killed"),
-        ),
-        kill_its_agent,
-    ],
+@pytest.mark.all(
+    case="a coordinator in the cluster is killed, or its agent", covered_by="`process/test_takeover`: trials continue"
 )
+@pytest.mark.parametrize("kill", [kill_coordinator, kill_its_agent])
 def test_another_agent_takes_over_from_a_lost_coordinator(
     tmp_path: Path, kill: Callable[[], None], record_property: Any
 ) -> None:

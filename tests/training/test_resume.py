@@ -79,7 +79,10 @@ def test_resumes_with_a_given_number_of_steps_per_epoch(kind: str, per_epoch: in
     assert len(whole.seen) == 4 * per_epoch
 
 
-@pytest.mark.parametrize(("kind", "steps_per_execution"), [("known", 1), ("unknown", 4), ("arrays", 1), ("rows", 4)])
+@pytest.mark.parametrize(
+    ("kind", "steps_per_execution"),
+    [("known", 1), ("unknown", 4), *(pytest.param(*case, marks=OTHER_DATA) for case in (("arrays", 1), ("rows", 4)))],
+)
 def test_callbacks_get_the_batch_numbers_of_a_fit_without_the_loss(kind: str, steps_per_execution: int) -> None:
     memory = Memory()
     seen: list[list[tuple[int, int]]] = []
