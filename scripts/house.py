@@ -93,8 +93,6 @@ SUBJECTS = {
     "elastic": (
         "state.losses",
         "state.seats",
-        "training.checkpoint.loop_steps",
-        "training.checkpoint.surviving_loop",
         "training.collectives.continuity",
         "training.collectives.ring_healing",
         "training.elastic",
@@ -104,6 +102,7 @@ SUBJECTS = {
         "training.frameworks.tensorflow.healing",
         "training.frameworks.tensorflow.horovod_names.elastic",
         "training.frameworks.torch.horovod_elastic",
+        "training.frameworks.torch.torch_loop",
     ),
     "slow": (
         "runs.steps",
@@ -151,13 +150,13 @@ FIGURES = {
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
     "option": Figure(name="files that a new option of a member touches", bound=3, goal=3),
     "entries": Figure(name="entries at the top of the package", bound=30, goal=30),
-    "elastic": Figure(name="modules that import how gangs change", bound=18, goal=6),
+    "elastic": Figure(name="modules that import how gangs change", bound=16, goal=6),
     "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
-    "memory": Figure(name="modules that import checkpoints in memory", bound=16, goal=8),
+    "memory": Figure(name="modules that import checkpoints in memory", bound=14, goal=8),
     "membership": Figure(name="messages of membership", bound=7, goal=8),
-    "callables": Figure(name="parameters and fields that are Callable", bound=460, goal=400),
-    "inherited": Figure(name="docstrings that are See base class.", bound=464, goal=400),
-    "lines": Figure(name="lines of source", bound=123_537, goal=85_300),
+    "callables": Figure(name="parameters and fields that are Callable", bound=449, goal=400),
+    "inherited": Figure(name="docstrings that are See base class.", bound=461, goal=400),
+    "lines": Figure(name="lines of source", bound=123_535, goal=85_300),
 }
 
 

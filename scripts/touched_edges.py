@@ -73,7 +73,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
             "training/collectives/continuity.py",
             "*/healing/*",
             "training/checkpoint/memory*",
-            "training/checkpoint/surviving_loop.py",
+            "training/elastic/*",
         ),
         _tests(_KEPT_MEMBERS),
     ),

@@ -26,7 +26,6 @@ from sparktrain.training.notices import notice
 
 if TYPE_CHECKING:
     from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
-    from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.data.open_data import OpenData
     from sparktrain.training.data.stream.open_streams import OpenStreams
@@ -54,7 +53,6 @@ class TrainContext:
         self._reporting = threading.Lock()
         self._left_out: set[str] = set()
         self._checkpoints: CheckpointSaver | None = None
-        self._memory: MemorySaver | None = None
         self._position = Position(self._gang.rank_now)
         self._strategies: Any = None
         self._data: OpenData | None = None
@@ -223,7 +221,8 @@ class TrainContext:
         """
         from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, boundary_of, loop_of
 
-        boundary = boundary_of(self._gang, self.size, self._memory_saver(), every, self._clock, self._judgement)
+        self._hold_memory()
+        boundary = boundary_of(self._gang, self.size, every, self._clock, self._judgement)
         saved_parts = parts if model is None else (model, *parts)
         loop = loop_of(saved_parts, self._gang.healing, boundary, self._position, resizable=resizable)
         self.checkpoint.are_alike = lambda: loop is not None and loop.are_alike
@@ -263,8 +262,8 @@ class TrainContext:
         """Wait for the last save after the training function has returned; sparktrain calls it."""
         if self._streams is not None:
             self._streams.close()
-        if self._memory is not None:
-            self._memory.close()
+        if self._gang.memory is not None:
+            self._gang.memory.close()
         if self._checkpoints is not None:
             self._checkpoints.finish()
         self._gang.close_step_log()
@@ -442,8 +441,10 @@ class TrainContext:
 
         Raises SpecError, FormError.
         """
+        from_framework("training_ring")(self._gang, "ctx.keras_callbacks()")
+        self._hold_memory()
         callbacks: list[Any] = from_framework("keras_callbacks")(
-            from_framework("training_ring")(self._gang, "ctx.keras_callbacks()"),
+            self._gang,
             self._position,
             self._clock,
             self.checkpoint,
@@ -452,8 +453,6 @@ class TrainContext:
             self._stepped,
             params=self._params,
             own_folders=(self._assignment.work_dir, self.log_dir),
-            memory=self._memory_saver(),
-            healing=self._gang.healing,
             memory_checkpoint=memory_checkpoint,
             keep=keep,
             checkpoint_every=checkpoint_every,
@@ -558,14 +557,13 @@ class TrainContext:
             metric=self._call.metric,
         )
 
-    def _memory_saver(self) -> "MemorySaver | None":
-        """Takes the snapshots of a gang's member in memory; None where there is no shared memory."""
-        if self._memory is None and self._assignment.memory_dir:
+    def _hold_memory(self) -> None:
+        """Have this member take its snapshots in shared memory, where there is any."""
+        if self._gang.memory is None and self._assignment.memory_dir:
             from sparktrain.training.checkpoint.memory_saver import MemorySaver
 
             may_grow = self._call.gang.may_grow
-            self._memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, self._gang.turns)
-        return self._memory
+            self._gang.memory = MemorySaver(self._wire, self._assignment.memory_dir, may_grow, self._gang.turns)
 
     def _stepped(self, step: int, training: bool) -> None:
         self._wire.send(Stepped(step, training, self._gang.step_times()))

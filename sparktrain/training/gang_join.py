@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.config.gang_spec import Backend, Role
 from sparktrain.config.uses import STRATEGY, names, runs_everywhere
 from sparktrain.errors import FormError, RingError, StrategyError
@@ -29,8 +29,10 @@ from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
+    from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.collectives.ring_healing import RingHealing
     from sparktrain.training.collectives.step_notes import StepLog
+    from sparktrain.training.elastic.step_boundary import StepBoundary
 
 RING_TIMEOUT_S = 30.0
 """How long the ring waits for a member that does not answer."""
@@ -58,7 +60,7 @@ class JoinedGang:
         heal: Callable[["JoinedGang", Ring], "RingHealing"] | None = None,
     ) -> None:
         """`heal` has this member's part in healing a ring that can; None where the gang cannot."""
-        self.formation = formation
+        self._formation = formation
         self.release_port = release_port
         """Stop holding this member's port, so that another socket can bind it. A second call does nothing."""
         self.homes = homes
@@ -75,14 +77,19 @@ class JoinedGang:
         self._heal = heal
         self.healing: RingHealing | None = None
         """How this member survives the loss of another one; None where it does not, and without a ring."""
+        self.memory: MemorySaver | None = None
+        """Takes the snapshots of this member in memory; None where there is no shared memory."""
         self._watch: CallWatch | None = None
         self._on_mismatch: Callable[[str], None] | None = None
-        self._has_moved = False
-        """Whether the members have met in another ring than the first, perhaps without some of them."""
         self._strategy = ""
         """The strategy of the user's own that trains, with its line."""
         self.trains = ""
         """What trains by the ring, with its line."""
+
+    @property
+    def formation(self) -> Formation:
+        """The members of the gang, or those that have met in the newest ring."""
+        return self._formation if self.healing is None else self.healing.formation
 
     @property
     def connected(self) -> bool:
@@ -100,6 +107,18 @@ class JoinedGang:
             self.watch_calls()
             self._start_step_log()
         return self._ring
+
+    def boundary(self, every: str | None, clock: Clock, should_stop: Callable[[], bool]) -> "StepBoundary":
+        """The step boundary of one training; `every`: how often it takes memory checkpoints, None for never.
+
+        Blocks at the first use of the ring. Raises SpecError for another `every`; FormError.
+        """
+        from sparktrain.training.elastic.boundary_schedule import snapshot_interval
+        from sparktrain.training.elastic.step_boundary import StepBoundary
+
+        interval_s = None if every is None else snapshot_interval(every)
+        memory = None if every is None else self.memory
+        return StepBoundary(self.ring, clock, should_stop, memory=memory, interval_s=interval_s, healing=self.healing)
 
     def step_times(self) -> StepTimes | None:
         """Where the newest steps of this member went, by its notes; None without any."""
@@ -161,11 +180,6 @@ class JoinedGang:
         """Whether the training function raised `error` because a member is gone or hangs."""
         return self.formation.size > 1 and is_loss(error)
 
-    @property
-    def watch(self) -> CallWatch | None:
-        """What compares the collectives of the members; None before there are any."""
-        return self._watch
-
     def read_rank(self) -> Formation:
         """The formation, for a function that reads which member of it this process is.
 
@@ -181,14 +195,9 @@ class JoinedGang:
         waits = self.healing is not None and self.healing.waits
         return (lambda: self.formation.rank) if waits else None
 
-    def move(self, formation: Formation) -> None:
-        """The members have met in another ring."""
-        self.formation = formation
-        self._has_moved = True
-
     def standing(self, assignment: Assignment) -> tuple[int, int]:
         """The rank of this member, which has `assignment`, among those that the gang has now, and their number."""
-        if self._has_moved:
+        if self.healing is not None and self.healing.has_moved:
             return self.formation.rank, self.formation.size
         return int(assignment.member.rank), assignment.call.gang.size
 
@@ -205,7 +214,13 @@ class JoinedGang:
         if healing is None or not (healing.waits or healing.awaits_state):
             return None
         receive = healing.take_place if healing.waits else healing.arrive
-        return lambda: str(receive(_sent_folder(assignment)))
+
+        def arrive() -> str:
+            folder = receive(_sent_folder(assignment))
+            self.watch_calls()
+            return str(folder)
+
+        return arrive
 
     def leave(self) -> None:
         """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
@@ -230,6 +245,8 @@ class JoinedGang:
             return
         self._watch = CallWatch(calls.newest, self._exchange, self.formation.rank, SystemClock())
         self._watch.start(self._on_mismatch)
+        if healing is not None:
+            healing.watch = self._watch
 
 
 def alone(homes: Homes = _ELSEWHERE) -> JoinedGang:
@@ -289,9 +306,7 @@ def form(
 
         parents = [*([Path(assignment.memory_dir)] if assignment.memory_dir else []), Path(assignment.log_path).parent]
         folders = [parent / "healing" for parent in parents]
-        healing = RingHealing(ring, exchange, wire, SystemClock(), folders, lambda: gang.watch)
-        healing.on_formed = gang.move
-        healing.on_arrived = gang.watch_calls
+        healing = RingHealing(ring, exchange, wire, SystemClock(), folders)
         if call.gang.prepared:
             healing.prepare()
         return healing

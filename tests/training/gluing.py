@@ -13,6 +13,7 @@ from sparktrain.training.checkpoint.extras import pack, unpack
 from sparktrain.training.collectives.ring import LocalRing
 from sparktrain.training.data.fit_stages import StagePosition
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras.callbacks import CallbackDeps, keras_callbacks
 from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.frameworks.tensorflow.data.shard import shard
@@ -175,11 +176,10 @@ class Outside:
             self.position.reported = step
 
         return CallbackDeps(
-            ring=ring or LocalRing(),
+            boundary=StepBoundary(ring or LocalRing(), self.clock, lambda: self.stop),
             position=self.position,
             clock=self.clock,
             report=report,
-            should_stop=lambda: self.stop,
             stepped=lambda step, training: self.steps.append((step, training)),
             compare=self.compare,
             check=self.check,

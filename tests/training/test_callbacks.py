@@ -64,19 +64,22 @@ def test_each_fit_reports_epochs_and_steps_and_is_checked_at_its_start_and_end()
 def test_weights_are_checked_after_the_first_step_in_each_other_ring() -> None:
     outside = Outside()
     callbacks = callbacks_of(built(), LocalRing(), outside, steps=8)
-    [survivor] = [callback for callback in callbacks.callbacks if isinstance(callback, ProgressCallback)]
-    newcomer = ProgressCallback(outside.ties(LocalRing()))
+    [survivor] = [entry._boundary for entry in callbacks.callbacks if isinstance(entry, MeetAtBoundary)]
+    deps = outside.ties(LocalRing())
+    boundary = deps.boundary
+    newcomer = ProgressCallback(deps)
     callbacks.on_train_begin()
     callbacks.on_epoch_begin(0)
     for batch in range(7):
         if batch in (2, 5):  # in the event of this step: the first one in the other ring is the next
-            survivor.on_heal(batch + 1)
+            survivor.enter_ring(batch + 1)
         callbacks.on_train_batch_end(batch, {})
         if batch == 2:
-            newcomer.continue_with(survivor.agreed())
+            boundary.continue_with(batch + 1, survivor.agreed())
         assert len(outside.checks) == sum(step <= outside.position.step for step in (1, 4, 7))
 
-    newcomer.set_model(survivor.model)
+    assert [boundary.has_stepped(step) for step in (1, 2)] == [False, True]
+    newcomer.set_model(callbacks.callbacks[0].model)
     for step in (3, 4):
         outside.position.step = step
         newcomer.on_train_batch_end(step - 1, {})
@@ -281,21 +284,18 @@ def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_proc
         def __init__(self, rank: int, position: Position) -> None:
             self.rank = rank
             self.position = position
-            self.changes: list[tuple[int, int]] = []
 
         def offer(self) -> Seating | None:
             came = self.position.step >= 5 and self.rank != lacking
             return process if came else None
 
-        def on_agreed(self, offer: Seating) -> None:
-            self.changes.append((self.position.step, offer.ring))
-
     def changes(ring: ThreadRing) -> Any:
         outside, position = Outside(), Position()
         model = built()
         model.stop_training = False
-        healing = Healing(ring.rank, position)
-        boundary = StepBoundary(ring, outside.clock, lambda: False, healing=cast(Any, healing))
+        noted: list[tuple[int, int]] = []
+        healing = cast(Any, Healing(ring.rank, position))
+        boundary = StepBoundary(ring, outside.clock, lambda: False, healing=healing)
         callback = MeetAtBoundary(boundary, CallbackStateKeeper(position, ResumedState()))
         callback.set_model(model)
         position.start_fit(1000)
@@ -305,7 +305,10 @@ def test_members_change_their_ring_after_the_same_step_once_all_know_of_the_proc
             outside.clock.time += 0.125 * (1 + ring.rank)
             position.finish_step(step)
             callback.on_train_batch_end(step)
-        return healing.changes, model.stop_training
+            if boundary.offer is not None:
+                noted.append((position.step, boundary.offer.ring))
+                boundary.offer = None
+        return noted, model.stop_training
 
     # They agree after 1, 3 and 7 steps.
     assert together(2, changes) == [([] if lacking is not None else [(7, 4)], False)] * 2

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sparktrain.base.clock import Clock
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import is_split, state_module
-from sparktrain.training.checkpoint.surviving_loop import SurvivingLoop
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
-from sparktrain.training.elastic.boundary_schedule import snapshot_interval
 from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.elastic.surviving_loop import SurvivingLoop
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count
@@ -153,22 +151,17 @@ def loop_of(
             "leave resizable out"
         )
     framework = keeper(parts) if parts and healing is not None else None
-    if healing is None or framework is None or framework.loops is None:
+    if healing is None or boundary is None or framework is None or framework.loops is None:
         return None
     steps = importlib.import_module(framework.loops).loop_steps(parts, healing)
     return None if steps is None else SurvivingLoop(parts, healing, steps, boundary, position, resizable=resizable)
 
 
-def boundary_of(
-    gang: "JoinedGang", size: int, memory: MemorySaver | None, every: str, clock: Clock, judgement: Judgement
-) -> StepBoundary | None:
-    """The step boundary of a member of `gang`, which has `size` members; None in a gang without a ring.
+def boundary_of(gang: "JoinedGang", size: int, every: str, clock: Clock, judgement: Judgement) -> StepBoundary | None:
+    """The step boundary of a loop in a member of `gang`, which has `size` members; None in a gang without a ring.
 
-    Blocks at the first use of the ring. Raises SpecError for another `every`; FormError.
+    Blocks and raises as `JoinedGang.boundary`.
     """
-    interval_s = snapshot_interval(every)
-    ring = gang.ring
+    boundary = gang.boundary(every, clock, judgement.asked)
     # Members without a ring cannot agree on a step, and parameter servers have the state of theirs.
-    if ring.size != size or ring.ps_model is not None:
-        return None
-    return StepBoundary(ring, clock, judgement.asked, memory=memory, interval_s=interval_s, healing=gang.healing)
+    return None if boundary.ring.size != size or boundary.ring.ps_model is not None else boundary

@@ -4,10 +4,13 @@ The results of a collective are equal on all members. So a member that has misse
 takes the result that another member has recorded, and continues as all others do.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from sparktrain.errors import RingError
 
@@ -19,12 +22,24 @@ class MissedCallError(RingError):
     """A process that has joined the ring does something else than the others: no other ring changes that."""
 
 
+class CallSurvivor(ABC):
+    """What forms the ring again where a collective fails between the steps of a training."""
+
+    @abstractmethod
+    def meet(self, name: str) -> None:
+        """Before collective `name`: raises MissedCallError where other members come to another one, RingError."""
+
+    @abstractmethod
+    def heal(self, error: BaseException) -> bool:
+        """Form the ring again after an error, or raise that."""
+
+
 class Continuity:
     """The eager collectives of one member. All methods belong to the thread that trains."""
 
     def __init__(self) -> None:
-        self.heal: Callable[[RingError], None] | None = None
-        """Forms the ring again after an error, or raises that; None: the error ends the training."""
+        self.survivor: CallSurvivor | None = None
+        """None: an error ends the training, or its open step."""
         self.echoes = False
         """Whether collectives return what all would get from members that are equal to this one: a member that joins a
         ring in its midst does not repeat what the others have done together before."""
@@ -32,15 +47,13 @@ class Continuity:
         """The same also for collectives of a function that is traced."""
         self.started = 0
         """Collectives that this member has called."""
-        self.is_equal: Callable[[Result, Result], bool] | None = None
-        """Compares the result of a collective with its echo, until a training starts or some differ; None: neither."""
+        self.checks_echoes = False
+        """Whether results are compared with their echoes, until a training starts or some differ."""
         self.repeats = True
         """Whether all collectives that were compared had the results of their echoes: then a process that joins the
         ring later computes them by itself."""
         self.results: list[Result] = []
-        """Of all collectives since the newest step, where there is a `heal`."""
-        self.comparison: Callable[[str], None] | None = None
-        """Called once, with the name of the next collective: it compares that of all members of another ring."""
+        """Of all collectives since the newest step, where there is a `survivor`."""
         self._ahead: deque[Result] = deque()
         self._healing = False
 
@@ -54,10 +67,10 @@ class Continuity:
         result = None if self._ahead else self._from_ring(operate, name)
         if result is None:
             result = self._next(echo())
-        if self.is_equal is not None and not self.is_equal(result, echo()):
+        if self.checks_echoes and not _are_equal(result, echo()):
             self.repeats = False
-            self.is_equal = None
-        if self.heal is not None:
+            self.checks_echoes = False
+        if self.survivor is not None:
             self.results.append(result)
         return result
 
@@ -65,24 +78,17 @@ class Continuity:
         """The result; None where another member has recorded it."""
         while True:
             try:
-                self.meet(name)
+                if self.survivor is not None:
+                    self.survivor.meet(name)
                 return operate()
             except MissedCallError:
                 raise
             except RingError as error:
-                if self.heal is None:
+                if self.survivor is None:
                     raise
-                self.heal(error)
+                self.survivor.heal(error)
                 if self._ahead:
                     return None
-
-    def meet(self, name: str) -> None:
-        """Compare with the other members what comes next, where they have not done so in this ring. Raises RingError,
-        MissedCallError."""
-        comparison = self.comparison
-        self.comparison = None
-        if comparison is not None:
-            comparison(name)
 
     def _next(self, like: Result) -> Result:
         """The result that another member has recorded. Raises MissedCallError for that of another collective."""
@@ -125,3 +131,13 @@ class Continuity:
             yield
         finally:
             self.alone = False
+
+
+def _are_equal(result: Result, echo: Result) -> bool:
+    """Whether a collective has changed nothing; False for values of a type that NumPy lacks."""
+    try:
+        return all(
+            np.array_equal(np.asarray(total), np.asarray(mine)) for total, mine in zip(result, echo, strict=True)
+        )
+    except (TypeError, RuntimeError):
+        return False

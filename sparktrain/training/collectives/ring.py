@@ -57,6 +57,8 @@ class Ring(ABC):
     """Whether the members can leave the ring after a loss, and join another one in the same process."""
     joins_late = False
     """Whether the other members trained before this process joined the ring: they have compared how they start."""
+    has_stepped = False
+    """Whether those had ended a step before this process took part at the end of another one."""
     mirrored = False
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
 

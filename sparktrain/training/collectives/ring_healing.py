@@ -2,8 +2,8 @@
 
 The agent of each survivor announces the loss, and the number of the next ring. A thread of the member then ends the
 connections, so that the collective in which the member waits fails. The member waits for the places of all, joins the
-next ring with the process that takes the lost rank, and agrees with the others which state is the most advanced: its
-member sends it.
+next ring with the process that takes the lost rank, and agrees with the others which member has the state that
+all continue from: it sends that.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import astuple, fields
 
 from sparktrain.base.clock import Clock, pause
@@ -29,6 +28,15 @@ from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_errors import MovedAway
 from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.collectives.silence_watch import SilenceWatch
+from sparktrain.training.elastic.elastic_training import ElasticTraining
+from sparktrain.training.elastic.state_source import (
+    RingAgreement,
+    RingRefusalError,
+    RingStanding,
+    SourceDirection,
+    needs_state,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
@@ -51,59 +59,7 @@ _POLL_S = 0.005
 _NAME = "healing"
 
 
-class RingStanding(Struct, frozen=True, kw_only=True):
-    """How far a member has come when its ring breaks."""
-
-    is_new: bool = False
-    """The process takes the lost rank, and has no state yet."""
-    steps: int = 0
-    """Steps that it has applied."""
-    in_step: bool = False
-    """It was in the next step, and not in what follows the last one."""
-    results: int = 0
-    """Collectives since its last step."""
-    is_loop: bool = False
-    """It trains in a loop of the user's own: there `steps` are those after which the loop has noted its state."""
-    is_ahead: bool = False
-    """In a loop: it has also applied the step after those."""
-    past_results: int = 0
-    """In a loop: of the results, those that a new process does not need."""
-
-    @property
-    def advance(self) -> tuple[int, bool, bool, int]:
-        """The order of members by how far they have come."""
-        return self.steps, self.is_ahead, self.in_step, self.results
-
-    @property
-    def place(self) -> tuple[int, bool]:
-        """The order of members by the steps that they have applied."""
-        return self.steps, self.is_ahead
-
-
 _FIELDS = [field.name for field in fields(RingStanding)]
-
-
-class RingRefusalError(RingError):
-    """The members have met in a ring, and cannot continue in it: no other ring would help."""
-
-
-class RingAgreement(Struct, frozen=True, kw_only=True):
-    """What the members have agreed on in a new ring: equal on all of them."""
-
-    standings: tuple[RingStanding, ...]
-    """By rank."""
-    source: int
-    """The rank that sends its state to new processes: the most advanced one. Of loops the least advanced one, because
-    the others can repeat the step that it has not applied."""
-    folder: Path
-    """The files with that state, on a member that needs them."""
-    results: tuple[Result, ...]
-    """Of the collectives since the last step of that member."""
-
-    @property
-    def most_advanced(self) -> RingStanding:
-        """The member that sends its state to new processes."""
-        return self.standings[self.source]
 
 
 class RingHealing:
@@ -116,14 +72,17 @@ class RingHealing:
         wire: AgentWire,
         clock: Clock,
         folders: Sequence[Path],
-        watch: Callable[[], Any],
     ) -> None:
-        """`folders`: of this member, in memory and on the disk. `watch` has its `CallWatch`, or None."""
+        """`folders`: of this member, in memory and on the disk."""
         self.ring: Ring = ring
         self.arrival: RingAgreement | None = None
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
-        self.on_formed: Callable[[Formation], None] = lambda formation: None
-        """Called with the places of the members in each new ring."""
+        self.training: ElasticTraining | None = None
+        """What can change its ring for a process that waits for a place."""
+        self.watch: CallWatch | None = None
+        """What compares the collectives of the members."""
+        self.has_moved = False
+        """Whether the members have met in another ring than the first, perhaps without some of them."""
         self._healing_ring: HorovodRing | TorchRing = ring
         self._rank: int = ring.rank
         """Of this member in its gang. In a ring that lacks members of the gang it has another one."""
@@ -133,7 +92,6 @@ class RingHealing:
         self._wire = wire
         self._clock = clock
         self._folders = folders
-        self._watch: Callable[[], CallWatch | None] = watch
         self._declared = False
         self._listening = False
         self._silence = SilenceWatch(
@@ -145,21 +103,17 @@ class RingHealing:
         """How far the others had come when this process joined their ring, until it has their state."""
         self.bound = False
         """Whether the function has read the rank of this process while it waits."""
-        self.before_waiting: Callable[[], None] = lambda: None
-        """Called once before it waits for its place, or for the state of the others: what can be done without that is
-        done then."""
-        self.on_arrived: Callable[[], None] = lambda: None
-        """Called once it has its place, and the state."""
-        self.accepts: Callable[[Seating], bool] = lambda offer: False
-        """Whether this member can change its ring for a process that waits for a place."""
-        self.on_agreed: Callable[[Seating], None] = lambda offer: None
-        """Called when all members are to change their ring after the present step."""
         self.forget_calls()
 
     @property
     def continuity(self) -> Continuity:
         """Of the ring."""
         return self._healing_ring.continuity
+
+    @property
+    def formation(self) -> Formation:
+        """The members of the ring that this process has joined last, or is to join."""
+        return self._healing_ring.formation
 
     @property
     def traced_names(self) -> set[str]:
@@ -175,7 +129,7 @@ class RingHealing:
         """Count only collectives from now on: those before belong to no training function."""
         self.continuity.started = 0
         self.continuity.repeats = True
-        self.continuity.is_equal = _are_equal
+        self.continuity.checks_echoes = True
 
     def declare(self, heals: bool, *, moves: bool = False, shrinks: bool = False) -> None:
         """Report whether this member can continue after a loss now, whether it looks at each `offer`, and whether it
@@ -213,10 +167,9 @@ class RingHealing:
         """
         if not self._declared or not self._announced():
             raise error
-        watch = self._watch()
-        if watch is not None:
+        if self.watch is not None:
             # Its thread receives from the same exchange, and would take what the others share to connect.
-            watch.pause()
+            self.watch.pause()
         self._healing_ring.break_off()
         joined = False
         while not joined:
@@ -233,20 +186,6 @@ class RingHealing:
                 # A loss while it connected has ended no connection.
                 joined = self._wire.ring == formed.ring
 
-    def heal(self, error: BaseException, agreed: Callable[[], RingAgreement]) -> RingAgreement:
-        """Join the next ring, and the one after it where that breaks too; what `agreed` returns in the last one.
-
-        Blocks and raises as `rejoin` and `agree` do.
-        """
-        while True:
-            self.rejoin(error)
-            try:
-                return agreed()
-            except RingRefusalError:
-                raise
-            except RingError as broken:  # one more member is lost
-                error = broken
-
     # ---- a process that is prepared takes a place
 
     def prepare(self) -> None:
@@ -261,7 +200,6 @@ class RingHealing:
         Blocks until they have a place for this process. Raises FormError, RingError.
         """
         self._healing_ring.prepare()
-        self._prepare_step()
         formed = self._wire.await_place(bound=self.bound)
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
@@ -282,7 +220,7 @@ class RingHealing:
         offer = self._wire.offer
         if offer is None or offer.ring <= self._exchange.number:
             return None
-        if not self.accepts(offer):
+        if self.training is None or not self.training.accepts(offer):
             self.declare(False)  # the coordinator withdraws the offer
             return None
         return offer
@@ -292,9 +230,8 @@ class RingHealing:
 
         Blocks until all members of it have joined. Raises FormError; and MovedAway on the member that leaves.
         """
-        watch = self._watch()
-        if watch is not None:
-            watch.pause()
+        if self.watch is not None:
+            self.watch.pause()
         if offer.moving == self._rank:
             self._wire.stand(leaves=offer.ring, step=step)
             self._healing_ring.leave()
@@ -310,14 +247,14 @@ class RingHealing:
         self._healing_ring.rejoin(formation, formed.ring)
         if self._declared:
             self._healing_ring.peers.expect_answers(SILENT_S)
-        self.on_formed(formation)
+        self.has_moved = True
 
     # ---- agreement
 
     def agree(
         self, standing: RingStanding, write: Callable[[Path, list[int]], None], target: Path | None = None
     ) -> RingAgreement:
-        """Agree with all members of the new ring, and get the most advanced state where this member needs it.
+        """Agree with all members of the new ring, and get the state that they continue from where this member needs it.
 
         `write(folder, ranks)` writes the state of this member for the new processes of `ranks`; it is called on the
         member that sends. Files from another host come into the new folder `target`. Blocks until all members call it.
@@ -340,8 +277,8 @@ class RingHealing:
                 self.ring.source = 0
         if self.ring.calls is not None:
             self.ring.calls.restart()
-        if (watch := self._watch()) is not None:
-            watch.restart()
+        if self.watch is not None:
+            self.watch.restart()
         agreement = RingAgreement(standings=standings, source=source, folder=folder, results=results)
         self._follow(standing, agreement)
         return agreement
@@ -371,18 +308,9 @@ class RingHealing:
         def write(folder: Path, ranks: list[int]) -> None:
             raise RingRefusalError("no member of the ring has a state: all of them are new")
 
-        # While another member writes its state, this process has time.
-        if not self.waits:
-            self._prepare_step()
         self.arrival = self.agree(RingStanding(is_new=True), write, target)
         self.waits = False
-        self.on_arrived()
         return self.arrival.folder
-
-    def _prepare_step(self) -> None:
-        prepare = self.before_waiting
-        self.before_waiting = lambda: None
-        prepare()
 
     def settle(self) -> None:
         """A step has ended since the agreement, and no member needs its files any more."""
@@ -426,14 +354,14 @@ class RingHealing:
         folder = self._numbered(self._folders[-1])
         mine = standings[self.ring.rank]
         source = standings[self.ring.source]
-        if not any(_needs_files(standing, source) for standing in standings):
+        if not any(needs_state(standing, source) for standing in standings):
             return folder
         if self.ring.rank == self.ring.source:
             ranks = [rank for rank, standing in enumerate(standings) if standing.is_new]
             folder = self._written(lambda folder: write(folder, ranks))
             return send_files(self.ring, folder, folder, is_new=True)
         received = folder.with_name(f"{folder.name}-received") if target is None else target
-        return send_files(self.ring, None if _needs_files(mine, source) else folder, received, is_new=True)
+        return send_files(self.ring, None if needs_state(mine, source) else folder, received, is_new=True)
 
     def _written(self, write: Callable[[Path], None]) -> Path:
         """The folder with the state of this member: on the disk where shared memory is full."""
@@ -453,68 +381,22 @@ class RingHealing:
         return folder.with_name(f"{folder.name}-{self._exchange.number}")
 
     def _results(self) -> tuple[Result, ...]:
-        """The results that the most advanced member has recorded."""
+        """The results that the member which sends its state has recorded."""
         recorded = [[PackedArray.of(np.asarray(tensor)) for tensor in result] for result in self.continuity.results]
         content = broadcast_bytes(self.ring, msgspec.msgpack.encode(recorded))
         received = msgspec.msgpack.decode(content, type=list[list[PackedArray]])
         return tuple([self.ring.tensor(packed.array()) for packed in result] for result in received)
 
     def _follow(self, mine: RingStanding, agreement: RingAgreement) -> None:
-        most = agreement.most_advanced
-        if most.is_loop:
-            done = most.past_results if mine.is_new else mine.results if mine.place == most.place else most.results
+        sender = agreement.sender
+        if sender.direction is SourceDirection.LEAST_ADVANCED:
+            done = sender.results if mine.place != sender.place else mine.results
+            done = sender.past_results if mine.is_new else done
         elif mine.is_new:
-            done = len(agreement.results) if most.in_step else 0
+            done = len(agreement.results) if sender.in_step else 0
         else:
-            done = mine.results if mine.steps == most.steps else 0
+            done = mine.results if mine.steps == sender.steps else 0
         if mine.is_new:
             # It counts as having these: in the next ring it once took them again, for its later collectives.
             self.continuity.results = list(agreement.results[:done])
         self.continuity.follow(agreement.results[done:])
-
-
-def _needs_files(standing: RingStanding, source: RingStanding) -> bool:
-    """Whether a member with `standing` needs the files of the one that sends."""
-    if standing.is_new:
-        return True
-    return standing.place > source.place if source.is_loop else standing.steps < source.steps
-
-
-def _are_equal(result: Result, echo: Result) -> bool:
-    """Whether a collective has changed nothing; False for values of a type that NumPy lacks."""
-    try:
-        return all(
-            np.array_equal(np.asarray(total), np.asarray(mine)) for total, mine in zip(result, echo, strict=True)
-        )
-    except (TypeError, RuntimeError):
-        return False
-
-
-def source_of(standings: Sequence[RingStanding]) -> int:
-    """The rank of the most advanced member. Raises RingRefusalError where others cannot come to its state."""
-    survivors = [rank for rank, standing in enumerate(standings) if not standing.is_new]
-    if not survivors:
-        raise RingRefusalError("no member of the ring has a state: all of them are new")
-    loops = {standings[rank].is_loop for rank in survivors}
-    if len(loops) > 1:
-        raise RingRefusalError("some members train in fit(), and others in a loop of their own")
-    if loops == {True}:
-        return _of_loops(standings, survivors)
-    source = max(survivors, key=lambda rank: (standings[rank].advance, -rank))
-    # A step ends with a collective of all: no member is further ahead than one step.
-    steps = [standings[rank].steps for rank in survivors]
-    if max(steps) - min(steps) > 1:
-        raise RingRefusalError(f"members have applied different steps when their ring broke: {steps}, by rank")
-    return source
-
-
-def _of_loops(standings: Sequence[RingStanding], survivors: Sequence[int]) -> int:
-    """A member that has not applied the step which others may have. Raises RingRefusalError where all have."""
-    place = min(standings[rank].place for rank in survivors)
-    if place[1]:
-        raise RingRefusalError(
-            "all members had changed their weights since they called memory.step(), and the state before is gone: call "
-            "collectives of your own at the start of the next step, before memory.train()"
-        )
-    last = [rank for rank in survivors if standings[rank].place == place]
-    return max(last, key=lambda rank: (standings[rank].results, -rank))

@@ -15,6 +15,7 @@ from msgspec.structs import astuple, fields
 
 from sparktrain.base.clock import Clock
 from sparktrain.errors import OutOfStepError
+from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
 from sparktrain.training.checkpoint.saver import state_module
@@ -77,6 +78,8 @@ class StepBoundary:
     ) -> None:
         """Without `memory` there are no memory checkpoints; `interval_s`: see `BoundarySchedule`."""
         self.ring = ring
+        self.healing = healing
+        """How this member survives the loss of another one; None where it does not."""
         may_grow = memory is not None and memory.may_grow
         self.is_alone = ring.size == 1 and healing is None and not may_grow
         """Whether there is no other member, and none will come."""
@@ -86,11 +89,12 @@ class StepBoundary:
         """The same, because the code of one has stopped it."""
         self.saves = False
         """Whether all members are to save a checkpoint."""
+        self.offer: Seating | None = None
+        """The process for which all members are to change their ring, before their next step."""
         self.sending = False
         """Whether the members have the start of the chief's part, and not its end: another chief has another one."""
         self._clock = clock
         self._should_stop = should_stop
-        self._healing = healing
         self._memory = memory
         self._interval_s = interval_s
         self._schedule = BoundarySchedule(interval_s, GROW_S if may_grow else AGREE_S)
@@ -103,6 +107,11 @@ class StepBoundary:
         self._is_copy_due = False
         self._pauses = False
         self._is_save_due: Callable[[], bool] = lambda: False
+        self._started = 0
+        self.saved = (0, 0.0)
+        """Step and time of the newest checkpoint, or of the start."""
+        self._first_steps: set[int] = set()
+        """The first step of all, and in each other ring, until the members have compared their weights after it."""
 
     def start(self, step: int, *, copies: bool = True) -> None:
         """Training starts, or resumes, after `step`; without `copies` it takes no memory checkpoints."""
@@ -110,6 +119,19 @@ class StepBoundary:
         self._schedule.start(step)
         self._last = self._agreed = (step, self._clock.now())
         self._is_copy_due = self.stops = self.asked = self.saves = False
+        self._started = step
+        self._first_steps = {step + 1}
+
+    def note_save(self, step: int) -> None:
+        """The newest checkpoint is that after `step`."""
+        self.saved = (step, self._clock.now())
+        self.saves = False
+
+    def take_comparison(self, step: int) -> bool:
+        """Whether the members compare their weights after `step`, the first one of all or in another ring: once."""
+        is_first = any(first <= step for first in self._first_steps)
+        self._first_steps -= {first for first in self._first_steps if first <= step}
+        return is_first
 
     def save_by(self, is_due: Callable[[], bool], seconds: float) -> None:
         """Have all members save together once `is_due` on one of them; they agree each `seconds` at the latest."""
@@ -123,11 +145,14 @@ class StepBoundary:
     def agreed(self) -> tuple[int, ...]:
         """What the members have agreed on so far, equal on all of them."""
         off = self._schedule.interval_s == math.inf
-        return (*self._schedule.agreed(), int(off), int(self._is_copy_due), int(self._pauses))
+        flags = (int(off), int(self._is_copy_due), int(self._pauses))
+        return (*self._schedule.agreed(), *flags, self._started, self.saved[0], *sorted(self._first_steps))
 
     def continue_with(self, step: int, agreed: Sequence[int]) -> None:
         """Continue after `step` with what `agreed` has returned on another member."""
-        *schedule, off, copy_due, pauses = agreed
+        *schedule, off, copy_due, pauses, self._started, saved = agreed[:8]
+        self._first_steps = set(agreed[8:])
+        self.saved = (saved, self._clock.now())
         self._schedule.continue_with(schedule)
         self._schedule.interval_s = math.inf if off else self._interval_s
         self._is_copy_due = bool(copy_due)
@@ -139,8 +164,13 @@ class StepBoundary:
         self._schedule.postpone(step)
         self._last = (step, -math.inf)
 
-    def forget_parts(self) -> None:
-        """Another process takes part, which has no earlier part of the chief."""
+    def has_stepped(self, step: int) -> bool:
+        """Whether the members had ended a step before `step`."""
+        return step > self._started + 1
+
+    def enter_ring(self, step: int) -> None:
+        """The members have another ring after `step`. A process in it may have no earlier part of the chief."""
+        self._first_steps.add(step + 1)
         if self._memory is not None:
             self._memory.forget_parts()
 
@@ -167,7 +197,7 @@ class StepBoundary:
             self.asked = asks
             return
         now = self._clock.now()
-        offer = None if self._healing is None else self._healing.offer()
+        offer = None if self.healing is None else self.healing.offer()
         mine = self._facts(step, now, 0 if offer is None else offer.ring, asks, each_step)
         rows = self.ring.allgather_array(np.array([astuple(mine)]), name="boundary")
         _check_steps(rows[:, 0].tolist())
@@ -176,8 +206,8 @@ class StepBoundary:
         self.asked = most.asks > 0
         self.saves = self.saves or most.saves > 0
         # All of them have it: an offer that some member lacks may be withdrawn.
-        if offer is not None and self._healing is not None and (rows[:, _FIELDS.index("ring")] == offer.ring).all():
-            self._healing.on_agreed(offer)
+        if offer is not None and (rows[:, _FIELDS.index("ring")] == offer.ring).all():
+            self.offer = offer
         is_due = self._schedule.agree(step, most.since_s, most.pace_s, most.cost_s)
         if most.each_step:
             self._schedule.postpone(step)

@@ -7,7 +7,6 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE,
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
     STOP,
-    Agreed,
     CallbackStateKeeper,
     InternalCallback,
     stops_midway,
@@ -62,27 +61,6 @@ class MeetAtBoundary(InternalCallback):
             self.model.stop_training = True
         if not self.model.stop_training or self._position.at_epoch_end:
             self._take(epoch + 1, 0)
-
-    @property
-    def repeatable(self) -> bool:  # type: ignore[override] # an attribute
-        """See base class."""
-        return not self._boundary.sending
-
-    def agreed(self) -> Agreed:
-        """See base class."""
-        return self._boundary.agreed()
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """See base class."""
-        self._boundary.continue_with(self._position.step, agreed)
-
-    def before_move(self) -> None:
-        """See base class. The host that the member leaves has a copy that is lost soon."""
-        self._boundary.hasten(self._position.step)
-
-    def on_heal(self, step: int) -> None:
-        """See base class."""
-        self._boundary.forget_parts()
 
     def _agree(self, has_stopped: bool) -> None:
         position = self._position

@@ -19,11 +19,8 @@ from sparktrain.config.environment import TORCH
 from sparktrain.config.metric_names import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
-from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.position import Position
-from sparktrain.training.elastic.boundary_schedule import snapshot_interval
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics, AverageWeights, scalars
@@ -39,14 +36,12 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
 from sparktrain.training.frameworks.keras.feed_times import time_batches
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader, number_from
-from sparktrain.training.frameworks.keras.healing_callback import HealTogether, StageMark
+from sparktrain.training.frameworks.keras.healing_callback import HealTogether
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
 from sparktrain.training.frameworks.keras.spread_model import is_spread
 from sparktrain.training.frameworks.keras.user_callbacks import (
-    Agreed,
     Arrange,
     CallbackStateKeeper,
-    EventStage,
     InternalCallback,
     ResumedState,
 )
@@ -62,13 +57,11 @@ _SEEDS = (
 class CallbackDeps:
     """What a member's callbacks need of its context. No function blocks."""
 
-    ring: Ring
+    boundary: StepBoundary
     position: Position
     clock: Clock
     report: Callable[..., None]
     """`report(step, **metrics)`; only the chief calls it."""
-    should_stop: Callable[[], bool]
-    """Whether this member should stop."""
     stepped: Callable[[int, bool], None]
     """`stepped(step, training)` reports progress: the steps in all, and whether more follow."""
     compare: Callable[[Any, int | None], None]
@@ -79,53 +72,42 @@ class CallbackDeps:
     """None: no restore and no save."""
     own_folders: tuple[str, ...] = ()
     """Folders that only this member uses."""
-    memory: MemorySaver | None = None
-    """None: no snapshots in memory."""
-    healing: RingHealing | None = None
-    """None: a member that is lost ends the training of all."""
 
 
 def keras_callbacks(
     deps: CallbackDeps,
     *,
     checkpoint_every: Any = "epoch",
-    memory_checkpoint: Any = "auto",
     monitor: str | None = None,
     mode: str | None = None,
     warmup: int = 0,
 ) -> list[Any]:
     """The callbacks of one call of `fit`; the user's own come after them.
 
-    `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `memory_checkpoint`: how
-    often a gang takes snapshots in memory: "auto", a time such as "5s", or None for never. `monitor` names the metric
+    `checkpoint_every`: a number of steps, a time such as "30s", "epoch", or None for never. `monitor` names the metric
     of the best checkpoint, in `mode` "max" or "min", by default inferred from the name; it is known at the end of an
     epoch, so with a monitor each epoch's end is saved too. `warmup`: epochs in which the learning rate rises to that of
     the optimizer from that of one member (`lr_schedule.Warmup` counts steps instead). Raises SpecError.
     """
     cadence = Cadence.of(checkpoint_every)
     scoring = Scoring(monitor, mode_of(monitor, mode))
-    interval_s = None if memory_checkpoint is None else snapshot_interval(memory_checkpoint)
-    ring = deps.ring
+    boundary = deps.boundary
+    ring = boundary.ring
     position = deps.position
     past = ResumedState()
     keep = CallbackStateKeeper(position, past)
-    memory = None if memory_checkpoint is None else deps.memory
-    boundary = StepBoundary(
-        ring, deps.clock, deps.should_stop, memory=memory, interval_s=interval_s, healing=deps.healing
-    )
-    marks = [] if deps.healing is None else [StageMark(stage) for stage in EventStage]
+    healing = boundary.healing
+    together = None if healing is None else HealTogether(healing, boundary, keep, past)
+    marks = [] if together is None else together.marks
     # The place of a chief with callbacks that write files goes to no process that waits.
-    waits = deps.healing is not None and deps.healing.waits
-    chain: list[Any] = [
-        Arrange(ring.rank > 0 or waits, deps.own_folders, position.reads),
-        *marks[:1],
-        TrackPosition(position),
-    ]
+    waits = healing is not None and healing.waits
+    chain: list[Any] = [Arrange(ring.rank > 0 or waits, deps.own_folders, position.reads), TrackPosition(position)]
     if warmup and ring.ps_model is not None:
         raise SpecError("warmup changes the learning rate, and parameter servers keep theirs: pass a schedule instead")
     if warmup:
         chain += [WarmUp(ring, position, warmup)]
-    chain += [Resume(ring, position, deps.checkpoints, past), StartTogether(ring, position, past, deps.compare)]
+    chain += [*marks[:1], Resume(ring, position, deps.checkpoints, past)]
+    chain += [StartTogether(ring, position, past, deps.compare)]
     chain += [AverageWeights(), AverageMetrics(ring), ProgressCallback(deps)]
     if ring.ps_model is not None:
         chain += [PsTraining(ring.ps_model, position)]
@@ -135,9 +117,7 @@ def keras_callbacks(
     if deps.checkpoints is not None:
         saves = SaveCheckpoints(boundary, deps.checkpoints, keep, (cadence, scoring), deps.clock)
         chain += [saves, EndStage(ring, keep)]
-    if deps.healing is not None:
-        chain += [HealTogether(deps.healing, keep, past, marks)]
-    return chain
+    return chain if together is None else [*chain, together]
 
 
 class TrackPosition(InternalCallback):
@@ -344,18 +324,15 @@ class ProgressCallback(InternalCallback):
     def __init__(self, deps: CallbackDeps) -> None:
         super().__init__()
         self._position = deps.position
+        self._boundary = deps.boundary
         self._stepped = deps.stepped
         self._check = deps.check
-        self._checked = False
-        self._first_steps: set[int] = set()
-        """The first step in each other ring, until the weights are checked after it."""
-        self._reports = StepReports(deps.stepped, deps.clock, deps.ring)
-        self._ring = deps.ring
-        self._notes = deps.ring.notes if deps.ring.framework == TORCH else None
+        self._ring = deps.boundary.ring
+        self._reports = StepReports(deps.stepped, deps.clock, self._ring)
+        self._notes = self._ring.notes if self._ring.framework == TORCH else None
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
-        self._checked = False
         self._ring.note_batches(True)
         self._stepped(self._position.step, True)
 
@@ -366,7 +343,7 @@ class ProgressCallback(InternalCallback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""
-        if self._checked and is_averaged(self.model):
+        if self._boundary.has_stepped(self._position.step + 1) and is_averaged(self.model):
             self._check(self.model)
         self._ring.note_batches(False)
         self._stepped(self._position.step, False)
@@ -392,26 +369,9 @@ class ProgressCallback(InternalCallback):
         """See base class."""
         self._reports.reached(self._position.step)
 
-    def agreed(self) -> Agreed:
-        """See base class."""
-        return (int(self._checked), max(self._first_steps, default=0))
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """See base class."""
-        self._checked = bool(agreed[0])
-        self._first_steps.add(agreed[1])
-
-    def on_heal(self, step: int) -> None:
-        """See base class."""
-        self._first_steps.add(step + 1)
-
     def _check_weights(self) -> None:
-        step = self._position.step
-        if (not self._checked or step in self._first_steps) and is_averaged(self.model):
-            # First: the ring may change again while the members compare.
-            self._first_steps.discard(step)
+        if is_averaged(self.model) and self._boundary.take_comparison(self._position.step):
             self._check(self.model)
-            self._checked = True
 
 
 class ReportMetrics(InternalCallback):

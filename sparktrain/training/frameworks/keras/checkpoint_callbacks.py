@@ -33,7 +33,6 @@ from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.keras_state import is_split
 from sparktrain.training.frameworks.keras.spread_model import give_parts, is_spread, nbytes_of
 from sparktrain.training.frameworks.keras.user_callbacks import (
-    Agreed,
     CallbackStateKeeper,
     InternalCallback,
     ResumedState,
@@ -214,8 +213,7 @@ class Resume(InternalCallback):
 
     def _open(self, checkpoints: FitCheckpoints) -> None:
         """Agree on the checkpoint of the chief."""
-        drawn = zlib.crc32(repr(generators()).encode())
-        self._past.drawn = drawn
+        drawn = self._past.drawn = self._past.drawn or drawn_digest()
         place = checkpoints.peek()
         mine = [place.step, place.epoch, place.batch, place.stage, drawn] if place else [-1, 0, 0, 0, drawn]
         [agreed] = self._ring.broadcast_arrays([np.array(mine, "int64")], name="resume")
@@ -321,14 +319,13 @@ class SaveCheckpoints(InternalCallback):
         self._cadence, self._scoring = when
         self._saves = self._cadence != Cadence() or self._scoring.monitor is not None
         self._clock = clock
-        self._last = (0, 0.0)
         self._quiet = False
         self._is_moving = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """See base class."""
         position = self._position
-        self._last = (position.step, self._clock.now())
+        self._boundary.note_save(position.step)
         if self._cadence.seconds is not None and self._is_shared:
             self._boundary.save_by(self._is_over, self._cadence.seconds / _LOOKS)
         # No restart resumes in a fit after a stopped one, or in one that only repeats an earlier one.
@@ -349,28 +346,21 @@ class SaveCheckpoints(InternalCallback):
         if self._cadence.epochs or self._scoring.monitor is not None or self._due():
             self._save(epoch + 1, 0, self._scoring.score(logs or {}))
 
-    def agreed(self) -> Agreed:
-        """See base class."""
-        return (self._last[0],)
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """See base class."""
-        self._last = (agreed[0], self._clock.now())
-
     def _due(self) -> bool:
-        step, _ = self._last
         # Without saves a trial is left to finish where it is.
         if self._saves_alone and not self._quiet:
             self._is_moving = self._is_moving or self._checkpoints.is_move_due()
         if self._is_moving:
             return True
         if self._cadence.steps is not None:
-            return self._position.step - step >= self._cadence.steps
+            return self._position.step - self._boundary.saved[0] >= self._cadence.steps
         return self._boundary.saves if self._is_shared else self._is_over()
 
     def _is_over(self) -> bool:
         """Whether the time until the next save is over, by the clock of this member."""
-        return self._cadence.seconds is not None and self._clock.now() - self._last[1] >= self._cadence.seconds
+        return (
+            self._cadence.seconds is not None and self._clock.now() - self._boundary.saved[1] >= self._cadence.seconds
+        )
 
     @property
     def _is_shared(self) -> bool:
@@ -386,8 +376,7 @@ class SaveCheckpoints(InternalCallback):
 
     def _save(self, epoch: int, batch: int, score: float | None) -> None:
         position = self._position
-        self._last = (position.step, self._clock.now())
-        self._boundary.saves = False
+        self._boundary.note_save(position.step)
         if self._quiet:
             return
         # Before the others return: all members take part, and the chief alone saves.
@@ -399,6 +388,11 @@ class SaveCheckpoints(InternalCallback):
         if self._is_moving:
             self._is_moving = False
             self._checkpoints.await_move()
+
+
+def drawn_digest() -> int:
+    """A digest of the random numbers that this process has drawn."""
+    return zlib.crc32(repr(generators()).encode())
 
 
 def fit_content(position: Position, keep: CallbackStateKeeper, model: Any) -> dict[str, Any]:

@@ -5,10 +5,8 @@ from typing import Any
 
 from sparktrain.base.clock import Clock
 from sparktrain.config.environment import JAX
-from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
-from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.fit_call import settings_digest
 from sparktrain.training.data.position import Position
 from sparktrain.training.frameworks.keras.callbacks import CallbackDeps
@@ -16,6 +14,7 @@ from sparktrain.training.frameworks.keras.callbacks import keras_callbacks as ca
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FitCheckpoints
 from sparktrain.training.frameworks.keras.consistency import check_equal, check_same_program
 from sparktrain.training.frameworks.keras.loss_scaling import weigh_losses
+from sparktrain.training.gang_join import JoinedGang
 
 
 def prepare_keras(ring: Ring) -> None:
@@ -30,7 +29,7 @@ def prepare_keras(ring: Ring) -> None:
 
 
 def keras_callbacks(
-    ring: Ring,
+    gang: JoinedGang,
     position: Position,
     clock: Clock,
     checkpoints: CheckpointSaver,
@@ -40,32 +39,23 @@ def keras_callbacks(
     *,
     params: Mapping[str, Any],
     own_folders: tuple[str, ...],
-    memory: MemorySaver | None,
+    memory_checkpoint: str | None,
     keep: int,
-    healing: RingHealing | None = None,
     **options: Any,
 ) -> list[Any]:
     """See `TrainContext.keras_callbacks`. Raises SpecError."""
-
-    def compare(model: Any, steps: int | None) -> None:
-        check_same_program(ring, model, steps=steps)
-
-    def check(model: Any) -> None:
-        check_equal(ring, model)
-
+    boundary = gang.boundary(memory_checkpoint, clock, should_stop)
+    ring = boundary.ring
     position.stages.settings = settings_digest(params)
     deps = CallbackDeps(
-        ring=ring,
+        boundary=boundary,
         position=position,
         clock=clock,
         report=report,
-        should_stop=should_stop,
         stepped=stepped,
-        compare=compare,
-        check=check,
+        compare=lambda model, steps: check_same_program(ring, model, steps=steps),
+        check=lambda model: check_equal(ring, model),
         checkpoints=FitCheckpoints(checkpoints, keep, ring.ps_model),
         own_folders=own_folders,
-        memory=memory,
-        healing=healing,
     )
     return callbacks(deps, **options)

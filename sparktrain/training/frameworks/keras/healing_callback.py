@@ -1,6 +1,5 @@
 """Lets a `fit` on TensorFlow continue in the same process when another member of its gang is lost."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -9,7 +8,8 @@ from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import RingError
 from sparktrain.rundir.newest_step import newest_step
 from sparktrain.training.collectives.ring_healing import RingHealing
-from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all
+from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all, drawn_digest
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.keras.user_callbacks import (
@@ -33,21 +33,26 @@ _STARTS = ("on_train_batch_begin", "on_batch_begin")
 class StageMark(InternalCallback):
     """Has its place in the list of callbacks where a stage of an event starts, and lets the healing know of it."""
 
-    def __init__(self, stage: EventStage) -> None:
+    def __init__(self, stage: EventStage, together: "HealTogether") -> None:
         super().__init__()
         self.last = stage is EventStage.AFTER
-        self.fit: SurvivingFit | None = None
         self._stage = stage
+        self._together = together
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """The first mark comes before the callback that resumes, which may wait for the others."""
+        if self._stage is EventStage.BEFORE:
+            self._together.prepare()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if self.fit is not None:
-            self.fit.enter("on_train_batch_end", self._stage, batch, logs)
+        if (fit := self._together.fit) is not None:
+            fit.enter("on_train_batch_end", self._stage, batch, logs)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        if self.fit is not None:
-            self.fit.enter("on_epoch_end", self._stage)
+        if (fit := self._together.fit) is not None:
+            fit.enter("on_epoch_end", self._stage)
 
 
 class HealTogether(InternalCallback):
@@ -60,11 +65,12 @@ class HealTogether(InternalCallback):
     last = True
 
     def __init__(
-        self, healing: RingHealing, keep: CallbackStateKeeper, past: ResumedState, marks: Sequence[StageMark]
+        self, healing: RingHealing, boundary: StepBoundary, keep: CallbackStateKeeper, past: ResumedState
     ) -> None:
         super().__init__()
-        self._marks = marks
-        self._fit: SurvivingFit | None = None
+        self._boundary = boundary
+        self.marks = [StageMark(stage, self) for stage in EventStage]
+        self.fit: SurvivingFit | None = None
         self._healing = healing
         self._keep = keep
         self._past = past
@@ -74,13 +80,11 @@ class HealTogether(InternalCallback):
         """See base class. Comes before any callback of this `fit` calls a collective."""
         super().set_model(model)
         self._quiet = self._healing.continuity.started == 0
-        self._healing.continuity.is_equal = None
-        self._healing.before_waiting = self._prepare
+        self._healing.continuity.checks_echoes = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put a step that can be repeated in the place of Keras's."""
-        self._healing.before_waiting = lambda: None
-        fit = self._fit or self._surviving_fit()
+        fit = self.fit or self._surviving_fit()
         if fit is not None:
             fit.resume()
         elif self._healing.arrival is not None or self._healing.awaits_state:
@@ -88,28 +92,27 @@ class HealTogether(InternalCallback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """See base class."""
-        if self._fit is not None:
-            self._fit.end()
-        self._set(None)
+        if self.fit is not None:
+            self.fit.end()
+        self.fit = None
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if self._fit is not None:
-            self._fit.leave()
+        if self.fit is not None:
+            self.fit.leave()
             newest_step.mark_called(self._keep.position.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""
-        if self._fit is not None:
-            self._fit.leave()
+        if self.fit is not None:
+            self.fit.leave()
 
-    def _set(self, fit: "SurvivingFit | None") -> None:
-        self._fit = fit
-        for mark in self._marks:
-            mark.fit = fit
-
-    def _prepare(self) -> None:
-        """This process is about to wait for its place in the ring: trace the step before, if its model is built."""
+    def prepare(self) -> None:
+        """In a process that is about to wait for its place, or for the state of the others: build the model, and trace
+        its step."""
+        if not (self._healing.waits or self._healing.awaits_state):
+            return
+        self._past.drawn = drawn_digest()
         build_all(self.model, self._keep.position.spec, needed=False)
         fit = self._surviving_fit() if self.model.built else None
         if fit is not None:
@@ -121,8 +124,9 @@ class HealTogether(InternalCallback):
             return None
         from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
 
-        fit = SurvivingFit(self.model, self._healing, self._keep, self._past, listed(self).callbacks)
-        self._set(fit)
+        self.fit = fit = SurvivingFit(
+            self.model, self._healing, self._boundary, self._keep, self._past, listed(self).callbacks
+        )
         fit.start()
         return fit
 

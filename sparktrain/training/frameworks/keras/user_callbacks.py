@@ -43,7 +43,6 @@ _COUNTERS = {
 """The state of those Keras callbacks that have other attributes too, or hidden ones."""
 
 State = dict[str, Any]
-Agreed = Sequence[int]
 
 
 class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
@@ -51,21 +50,6 @@ class InternalCallback(keras.callbacks.Callback):  # type: ignore[misc] # Keras 
 
     last = False
     """Whether it comes after the user's own callbacks."""
-    repeatable = True
-    """Whether another process can repeat what this callback does at the moment."""
-
-    def agreed(self) -> Agreed:
-        """What the members have agreed on, equal on all of them: a process that takes a lost rank continues with it."""
-        return ()
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """Continue with what `agreed` has returned on another member, after the same step."""
-
-    def before_move(self) -> None:
-        """A member is about to move to another process; called on all others, between two steps."""
-
-    def on_heal(self, step: int) -> None:
-        """The ring has changed after `step`; called on all its members, between two collectives."""
 
 
 class EventStage(Enum):
@@ -142,8 +126,8 @@ class ResumedState:
     """A digest of the random numbers that this process had drawn when its fit started."""
     sent: bool = False
     """Whether it is the state of members that train on, and this process takes the rank of one that was lost."""
-    agreed: dict[str, list[int]] = field(default_factory=dict)
-    """What the callbacks of those members had agreed on, by the names of their classes."""
+    agreed: Sequence[int] = ()
+    """What those members had agreed on."""
     appending: list[Any] = field(default_factory=list)
     """The loggers that append to the file of that process, in this fit only."""
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.elastic.loop_steps import LoopSteps
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader, reads_unknown
 from sparktrain.training.frameworks.torch.torch_distribution import connect_again, distributed_models
 from sparktrain.training.frameworks.torch.torch_state import GENERATOR, NotedState, states_in

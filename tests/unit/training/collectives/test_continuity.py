@@ -1,14 +1,35 @@
 """Collectives between steps return what the ring, or another member that was further, has computed."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from sparktrain.errors import RingError
-from sparktrain.training.collectives.continuity import Continuity, MissedCallError, Result
+from sparktrain.training.collectives.continuity import CallSurvivor, Continuity, MissedCallError, Result
 
 
 def failing() -> Result:
     raise RingError("a member is gone")
+
+
+class Survivor(CallSurvivor):
+    """Notes what comes next, and the errors; `heals` is called with each of these."""
+
+    def __init__(self, heals: Callable[[BaseException], object] = lambda error: None) -> None:
+        self.names: list[str] = []
+        self.errors: list[str] = []
+        self._heals = heals
+
+    def meet(self, name: str) -> None:
+        self.names.append(name)
+        if name == "missed":
+            raise MissedCallError(name)
+
+    def heal(self, error: BaseException) -> bool:
+        self.errors.append(str(error))
+        self._heals(error)
+        return True
 
 
 def never() -> Result:
@@ -22,8 +43,7 @@ def test_an_error_ends_the_training_without_healing() -> None:
 
 def test_a_collective_is_repeated_in_the_next_ring() -> None:
     continuity = Continuity()
-    healed: list[str] = []
-    continuity.heal = lambda error: healed.append(str(error))
+    continuity.survivor = survivor = Survivor()
     results = iter([RingError("gone"), [3]])
 
     def operate() -> Result:
@@ -33,8 +53,9 @@ def test_a_collective_is_repeated_in_the_next_ring() -> None:
             case result:
                 return result
 
-    assert continuity.call(operate, never) == [3]
-    assert healed == ["gone"]
+    assert continuity.call(operate, never, "value") == [3]
+    assert survivor.errors == ["gone"]
+    assert survivor.names == ["value"] * 2
     assert continuity.results == [[3]]
 
 
@@ -44,7 +65,7 @@ def like() -> Result:
 
 def test_a_member_that_was_behind_takes_what_another_one_has_recorded() -> None:
     continuity = Continuity()
-    continuity.heal = lambda error: continuity.follow([[np.array(1)], [np.array(2)]])
+    continuity.survivor = Survivor(lambda error: continuity.follow([[np.array(1)], [np.array(2)]]))
     assert continuity.call(failing, like) == [1]
     assert continuity.is_behind
     assert continuity.call(never, like) == [2]
@@ -57,7 +78,7 @@ def test_a_member_that_was_behind_takes_what_another_one_has_recorded() -> None:
 
 def test_an_error_while_it_heals_is_raised() -> None:
     continuity = Continuity()
-    continuity.heal = lambda error: pytest.fail("healing does not heal")
+    continuity.survivor = Survivor(lambda error: pytest.fail("healing does not heal"))
     with continuity.healing(), pytest.raises(RingError):
         continuity.call(failing, never)
 
@@ -77,26 +98,16 @@ def test_the_result_of_another_collective_is_refused() -> None:
         continuity.call(never, lambda: [np.zeros((2, 4))])
 
 
-def test_members_compare_their_next_collective_once_and_do_not_heal_where_they_differ() -> None:
+def test_members_that_do_different_things_next_do_not_heal() -> None:
     continuity = Continuity()
-    continuity.heal = lambda error: pytest.fail("another ring changes nothing")
-    names: list[str] = []
-    continuity.comparison = names.append
-    assert continuity.call(lambda: [1], never, "value") == [1]
-    assert continuity.call(lambda: [2], never, "other") == [2]
-    assert names == ["value"]
-
-    def differ(name: str) -> None:
-        raise MissedCallError(name)
-
-    continuity.comparison = differ
-    with pytest.raises(MissedCallError, match="value"):
-        continuity.call(never, never, "value")
+    continuity.survivor = Survivor(lambda error: pytest.fail("another ring changes nothing"))
+    with pytest.raises(MissedCallError):
+        continuity.call(never, never, "missed")
 
 
 def test_collectives_before_a_training_are_compared_with_their_echoes_until_one_differs() -> None:
     continuity = Continuity()
-    continuity.is_equal = lambda result, echo: result == echo
+    continuity.checks_echoes = True
     continuity.call(lambda: [1], lambda: [1])
     assert continuity.repeats
     continuity.call(lambda: [1], lambda: [2])

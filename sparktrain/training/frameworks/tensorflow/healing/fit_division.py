@@ -7,10 +7,10 @@ replaced in the middle of the epoch: its steps continue, with the batches that n
 from collections.abc import Iterator
 from typing import Any
 
-from sparktrain.training.collectives.ring_healing import RingRefusalError
 from sparktrain.training.data.assignment import BatchShare, Uneven
 from sparktrain.training.data.feed_cursors import FeedDivision, division_of
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.state_source import RingRefusalError
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader
 
 Steps = Iterator[tuple[int, int, Any]]

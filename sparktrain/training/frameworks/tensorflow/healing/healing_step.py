@@ -27,17 +27,19 @@ class HealingStep:
         continuity: Continuity,
         *,
         arrive: Callable[[], bool],
+        before: Callable[[], None],
         heal: Callable[[BaseException], bool],
         on_end: Callable[[], None],
     ) -> None:
         """`arrive` is called before the first step, once it is traced; `heal` after an error of the ring, which it
         raises where the training cannot continue. Both return whether this member is to train the batch; if not, it
-        has the state after the step. `on_end` is called after each step.
+        has the state after the step. `before` and `on_end` are called before and after each step.
         """
         self._model = model
         self._values = values
         self._continuity = continuity
         self._arrive = arrive
+        self._before = before
         self._heal = heal
         self._on_end = on_end
         self._readers: dict[str, StepReader] = {}
@@ -49,8 +51,6 @@ class HealingStep:
         self._retired = False
         self._replacement: Any = None
         """An iterator over what is left of the data: its batches take the place of those of a broken step."""
-        self.before_next: Callable[[], None] | None = None
-        """Called once, before the next batch is trained."""
 
     def retire(self) -> None:
         """Train without healing from now on: another `fit` of the model uses the traced step."""
@@ -68,14 +68,11 @@ class HealingStep:
             # Tracing calls collectives that the others called when they traced: until it ends they are echoes.
             reader.trace(iterator)
             trains = self._arrive()
-        if self.before_next is not None:
-            before = self.before_next
-            self.before_next = None
-            before()
-            if self._replacement is not None:
-                iterator = self._replacement
-                self._replacement = None
-                reader = self._reader_of(iterator)
+        self._before()
+        if self._replacement is not None:
+            iterator = self._replacement
+            self._replacement = None
+            reader = self._reader_of(iterator)
         outputs = None
         if trains:
             outputs = self._trained(reader, iterator)

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.config.environment import TENSORFLOW
-from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of
+from sparktrain.training.elastic.loop_steps import LoopSteps
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use

@@ -12,13 +12,16 @@ from typing import Any
 
 import keras
 
-from sparktrain.errors import FormError, RingError
 from sparktrain.rundir.newest_step import newest_step
 from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.saver import capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
-from sparktrain.training.collectives.ring_healing import RingAgreement, RingHealing, RingRefusalError, RingStanding
+from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.elastic.elastic_training import ElasticTraining
+from sparktrain.training.elastic.state_source import RingAgreement, RingRefusalError, RingStanding
+from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.elastic.transaction import Transaction
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.averaging import scalars
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
@@ -51,13 +54,14 @@ _GRADIENTS = "gradients"
 """Prefix of the names of collectives that a step may have: others change what it does before them."""
 
 
-class SurvivingFit:
+class SurvivingFit(ElasticTraining):
     """The steps of one `fit` in one member. It belongs to the thread that trains."""
 
     def __init__(
         self,
         model: Any,
         healing: RingHealing,
+        boundary: StepBoundary,
         keep: CallbackStateKeeper,
         past: ResumedState,
         callbacks: Sequence[Any],
@@ -65,20 +69,20 @@ class SurvivingFit:
         """`callbacks` are all of this `fit`."""
         self._model = model
         self._healing = healing
+        self._boundary = boundary
         self._keep = keep
         self._position = keep.position
         self._past = past
-        self._callbacks = [entry for entry in callbacks if isinstance(entry, InternalCallback)]
-        self._agreeing = [entry for entry in self._callbacks if type(entry).agreed is not InternalCallback.agreed]
-        """Those that agree with other members."""
         self._external = [entry for entry in callbacks if not isinstance(entry, InternalCallback)]
+        self._transaction = Transaction(self, healing, boundary)
         self._values = StepValues(model, healing.ring, waits=healing.waits)
         self._step = HealingStep(
             model,
             self._values,
             healing.continuity,
             arrive=self._arrive,
-            heal=self._heal_in_step,
+            before=self._change_ring,
+            heal=lambda error: self._transaction.heal(error, in_step=True),
             on_end=self._end_step,
         )
         self._steps = self._position.step
@@ -87,8 +91,6 @@ class SurvivingFit:
         """Members that divide the data."""
         self._data: FitDivision | None = None
         """How fewer members divide what is left of the data; None where they cannot."""
-        self._has_healed = False
-        """Whether the ring has healed since the last step."""
         self._listening = {
             event: [entry for entry in self._external if not is_default(entry, *methods)]
             for event, methods in _EVENTS.items()
@@ -102,7 +104,7 @@ class SurvivingFit:
         """Whether the users' callbacks are not called for the next step: they have the states after it."""
         self._omitted: list[tuple[Any, Any]] = []
         """Those, and the methods that their objects have as attributes."""
-        self._agreed: list[list[int]] = []
+        self._agreed: Sequence[int] = ()
         """What the members had agreed on before the callbacks of the newest step."""
         self._event = ""
         """The event of Keras that runs; empty outside of `_EVENTS`."""
@@ -140,13 +142,13 @@ class SurvivingFit:
     def end(self) -> None:
         """The `fit` ends: a loss ends the training from now on."""
         self._step.retire()
-        self._step.before_next = None
-        self._healing.accepts = lambda offer: False
-        self._healing.continuity.heal = None
-        self._healing.declare(False)
+        self._healing.ring.has_stepped = False
+        self._transaction.end()
 
     def trace(self) -> None:
         """Trace the step for the batches of this `fit`, before the process has a place in the ring."""
+        ring: Any = self._healing.ring
+        ring.prepare()
         reader = fit_reader()
         spec = None if reader is None else element_spec(reader)
         if spec is not None:
@@ -162,46 +164,26 @@ class SurvivingFit:
         optimizer: Any = own_apply(self._model.optimizer)
         optimizer.passenger = self._values if self._values.travel else None
         self._model.train_function = self._step
-        self._healing.continuity.heal = self._heal_between_steps
-        self._healing.accepts = self._can_give_place
-        self._healing.on_agreed = self._change_before_next_step
+        self._transaction.survive()
 
     # ---- a member moves to another process
 
-    def _can_give_place(self, offer: Seating) -> bool:
-        """Whether this member can change its ring for the process that is offered.
-
-        Not where only reading shows whether there is a next batch.
-        """
+    def accepts(self, offer: Seating) -> bool:
+        """See base class. Not where only reading shows whether there is a next batch."""
         if self._healing.grows(offer) and self._data is None:
             return False
         return self._position.per_epoch is not None and bool(offer.moving or not self._has_silenced())
 
-    def _change_before_next_step(self, offer: Seating) -> None:
-        self._step.before_next = lambda: self._change(offer)
-
-    def _change(self, offer: Seating) -> None:
-        """Form the next ring with the process that is offered: nothing of the next step is done on any member.
+    def _change_ring(self) -> None:
+        """Before the next step: take the process that is offered, with nothing of that step done on any member.
 
         Where the rest of an epoch is too short for a step of more members, the present ones train it first.
         """
-        if self._healing.grows(offer) and not self._can_divide(len(offer.places)):
-            self._change_before_next_step(offer)
+        offer = self._boundary.offer
+        if offer is None or (self._healing.grows(offer) and not self._can_divide(len(offer.places))):
             return
         self._values.keep_now()
-        try:
-            self._healing.change(offer, self._steps)
-            for callback in self._callbacks:
-                callback.before_move()
-            agreement = self._agreement(in_step=True)
-        except RingRefusalError:
-            raise
-        except (FormError, RingError) as error:  # one more member is lost
-            self._agree(error, in_step=True)
-        else:
-            self._note_healed(agreement)
-        self._divide(self._steps, repeats=True)
-        self._healing.healed(self._steps)
+        self._transaction.change(in_step=True)
 
     def _has_silenced(self) -> bool:
         """Whether a callback of the chief writes files, and other members lack its state."""
@@ -209,23 +191,31 @@ class SurvivingFit:
 
     # ---- after a loss
 
-    def _heal_in_step(self, error: BaseException) -> bool:
-        """Heal the ring; whether this member is to repeat its step, and else has the state after it."""
-        agreement = self._agree(error, in_step=True)
-        applied = agreement.most_advanced.steps
-        self._divide(applied, repeats=applied == self._steps)
-        if applied == self._steps:
-            self._healing.healed(self._steps)
-            return True
-        self._step.train_by_itself()
-        self._take_over(agreement)
-        self._healing.healed(self._steps)
-        return False
+    def can_continue(self, *, in_step: bool) -> bool:
+        """See base class."""
+        repeats = not self._model.stop_training and self._repeats_alone()
+        return repeats and (in_step or self._can_repeat_event())
 
-    def _heal_between_steps(self, error: RingError) -> None:
-        self._agree(error, in_step=False)
-        self._divide(self._steps, repeats=False)
+    def standing(self, *, in_step: bool) -> RingStanding:
+        """See base class."""
+        results = len(self._healing.continuity.results)
+        return RingStanding(steps=self._steps, in_step=in_step, results=results)
+
+    def undo(self, *, in_step: bool) -> None:
+        """See base class."""
+        if in_step:
+            self._values.put_back()
+
+    def take_over(self, agreement: RingAgreement, *, in_step: bool) -> bool:
+        """See base class."""
+        applied = agreement.sender.steps
+        repeats = in_step and applied == self._steps
+        self._divide(applied, repeats=repeats)
+        if in_step and not repeats:
+            self._step.train_by_itself()
+            self._assign(agreement)
         self._healing.healed(self._steps)
+        return repeats
 
     def _divide(self, applied: int, *, repeats: bool) -> None:
         """After step `applied`, divide what is left of the data among the members of a smaller ring."""
@@ -244,55 +234,17 @@ class SurvivingFit:
     def _can_divide(self, size: int) -> bool:
         return self._data is None or self._data.can_divide(size, self._steps)
 
-    def _agree(self, error: BaseException, *, in_step: bool) -> RingAgreement:
-        """What the members of the next ring agree on; of the one after that where it breaks too.
-
-        It ends an offer that came before it.
-        """
-        self._step.before_next = None
-        # At once: the gang restarts, and does not wait for a process that cannot help.
-        if not self._is_able(in_step=in_step):
-            raise error
-
-        def agreed() -> RingAgreement:
-            # Before this member may have to send its state.
-            if in_step:
-                self._values.put_back()
-            return self._agreement(in_step=in_step)
-
-        agreement = self._healing.heal(error, agreed)
-        self._note_healed(agreement)
-        return agreement
-
-    def _note_healed(self, agreement: RingAgreement) -> None:
-        self._has_healed = True
-        for callback in self._callbacks:
-            callback.on_heal(agreement.most_advanced.steps)
-
-    def _agreement(self, *, in_step: bool) -> RingAgreement:
-        results = len(self._healing.continuity.results)
-        standing = RingStanding(steps=self._steps, in_step=in_step, results=results)
-
-        def write(folder: Path, ranks: list[int]) -> None:
-            self._write(folder, ranks, in_step=in_step)
-
-        return self._healing.agree(standing, write)
-
-    def _is_able(self, *, in_step: bool) -> bool:
-        repeats = not self._model.stop_training and self._repeats_alone()
-        return repeats and (in_step or self._can_repeat_event())
-
-    def _take_over(self, agreement: RingAgreement) -> None:
+    def _assign(self, agreement: RingAgreement) -> None:
         """Take weights, optimizer, and all members' own values from the member that has applied the step."""
         own = model_state.member_variables(self._model)
         with TensorFiles(agreement.folder) as files:
             for name, variable in shared_variables(self._model, own).items():
                 variable.assign(files.view(name))
             self._values.assign_members(files.read(MEMBERS))
-        self._steps = agreement.most_advanced.steps - 1  # the end of the step counts it
+        self._steps = agreement.sender.steps - 1  # the end of the step counts it
 
-    def _write(self, folder: Path, ranks: list[int], *, in_step: bool) -> None:
-        """Write the state of this member for the new processes of `ranks`.
+    def send(self, folder: Path, ranks: Sequence[int], *, in_step: bool) -> None:
+        """See base class.
 
         Between two steps it is the state after the newest step, at the position before it: the new process only reads
         the batch of that step, and then calls the callbacks as the others do.
@@ -309,12 +261,9 @@ class SurvivingFit:
         try:
             with nullcontext() if in_step or self._stage is not EventStage.AFTER else self._as_noted():
                 content = fit_content(position, self._keep, self._model)
-            names = [type(callback).__name__ for callback in self._agreeing]
-            agreed = self._agreements() if in_step else self._agreed
-            by_name = dict(zip(names, agreed, strict=True))
             content[SENT] = {
                 "drawn": self._past.drawn,
-                "agreed": by_name,
+                "agreed": list(self._boundary.agreed() if in_step else self._agreed),
                 "read_only": not in_step,
                 "number": position.number,
                 "newest_call": self._call_before() if in_step or is_called else None,
@@ -347,8 +296,7 @@ class SurvivingFit:
         It calls all callbacks of the event: those of users must not have been called, or have changed themselves alone.
         """
         listening = self._listening.get(self._event)
-        repeatable = all(callback.repeatable for callback in self._callbacks)
-        if listening is None or not repeatable or self._stage is EventStage.USERS:
+        if listening is None or self._stage is EventStage.USERS:
             return False
         if self._stage is EventStage.BEFORE or not listening:
             return True
@@ -373,9 +321,6 @@ class SurvivingFit:
         with self._as_noted():
             return {"batch": batch, "logs": scalars(logs or {}), "callbacks": self._keep.states()}
 
-    def _agreements(self) -> list[list[int]]:
-        return [list(callback.agreed()) for callback in self._agreeing]
-
     # ---- steps
 
     def _arrive(self) -> bool:
@@ -384,20 +329,18 @@ class SurvivingFit:
         if arrival is None:
             return True
         self._values.take_rank()
-        for callback in self._callbacks:
-            if agreed := self._past.agreed.get(type(callback).__name__):
-                callback.continue_with(agreed)
+        sender = arrival.sender
+        self._transaction.arrive(arrival, self._past.agreed, self._position.step)
+        self._healing.ring.has_stepped = self._boundary.has_stepped(sender.steps + sender.in_step)
         with TensorFiles(arrival.folder) as files:
             self._values.assign_members(files.read(MEMBERS))
-        self._healing.continuity.echoes = False
-        self._note_healed(arrival)
         sent = peek(arrival.folder).extra[FIT_STATE][SENT]
         self._omits = sent["ends_epoch"]
         self._call_for_lost(arrival, sent["newest_call"])
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
         self._declare_able()
-        self._healing.healed(arrival.most_advanced.steps)
-        return arrival.most_advanced.in_step
+        self._healing.healed(sender.steps)
+        return sender.in_step
 
     def _call_for_lost(self, arrival: RingAgreement, call: Any) -> None:
         """Call the users' callbacks for the newest step where the lost process was killed before it had.
@@ -405,7 +348,7 @@ class SurvivingFit:
         The others have called theirs, and this process has the states after that: it only lacks what the callbacks of
         the lost rank do beside.
         """
-        step = arrival.most_advanced.steps
+        step = arrival.sender.steps
         if call is None or self._healing.called != step - 1:
             return
         model = self._model
@@ -431,10 +374,8 @@ class SurvivingFit:
         self._steps += 1
         self._healing.continuity.step()
         # Before the callbacks: a process that takes part from here calls all of them.
-        self._agreed = self._agreements()
-        if self._has_healed:
-            self._has_healed = False
-            self._healing.settle()
+        self._agreed = self._boundary.agreed()
+        self._transaction.settle()
         if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
             self._declare_able()
 

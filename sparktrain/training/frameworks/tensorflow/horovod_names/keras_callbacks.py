@@ -7,7 +7,7 @@ import keras
 
 from sparktrain.errors import SpecError
 from sparktrain.training.frameworks.keras.averaging import AverageMetrics
-from sparktrain.training.frameworks.keras.user_callbacks import Agreed, InternalCallback
+from sparktrain.training.frameworks.keras.user_callbacks import InternalCallback
 from sparktrain.training.frameworks.tensorflow.horovod_names.import_hook import current_ring
 from sparktrain.training.frameworks.tensorflow.horovod_names.tensorflow_names import assign_all, from_chief
 from sparktrain.training.notices import notice
@@ -41,17 +41,10 @@ class BroadcastGlobalVariablesCallback(InternalCallback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """See base class."""
-        if not self._done:
-            self._done = True
+        is_first = not (self._done or self._ring.has_stepped)
+        self._done = True
+        if is_first:
             self._send()
-
-    def agreed(self) -> Agreed:
-        """See base class."""
-        return (int(self._done),)
-
-    def continue_with(self, agreed: Agreed) -> None:
-        """See base class."""
-        self._done = bool(agreed[0])
 
     def _send(self) -> None:
         state = [] if self.model.optimizer is None else self.model.optimizer.variables

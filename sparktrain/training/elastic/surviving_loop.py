@@ -15,24 +15,26 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.errors import FormError, RingError
+from sparktrain.errors import RingError
 from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.loop_steps import LoopSteps
 from sparktrain.training.checkpoint.process_generators import generators
 from sparktrain.training.checkpoint.saver import ALIKE, capture, peek, state_module
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
-from sparktrain.training.collectives.ring_errors import is_ring_error
-from sparktrain.training.collectives.ring_healing import (
-    RingAgreement,
-    RingHealing,
-    RingRefusalError,
-    RingStanding,
-)
+from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
+from sparktrain.training.elastic.elastic_training import ElasticTraining
+from sparktrain.training.elastic.loop_steps import LoopSteps
+from sparktrain.training.elastic.state_source import (
+    RingAgreement,
+    RingRefusalError,
+    RingStanding,
+    SourceDirection,
+)
 from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.elastic.transaction import Transaction, is_of_loss
 from sparktrain.training.notices import notice
 
 LOOP = "loop()"
@@ -43,15 +45,17 @@ _KEPT = 2
 """Steps that a member may have to repeat."""
 
 
-class SurvivingLoop:
+class SurvivingLoop(ElasticTraining):
     """The steps of one `ctx.memory_checkpoints` block in one member. It belongs to the thread that trains."""
+
+    compares_calls = True
 
     def __init__(
         self,
         parts: Sequence[Any],
         healing: RingHealing,
         steps: LoopSteps,
-        boundary: StepBoundary | None,
+        boundary: StepBoundary,
         position: Position,
         *,
         resizable: bool = False,
@@ -65,11 +69,10 @@ class SurvivingLoop:
         self._healing = healing
         self._steps = steps
         self._boundary = boundary
-        self._resizable = resizable and boundary is not None
+        self._resizable = resizable
+        self._transaction = Transaction(self, healing, boundary)
         self._size = healing.ring.size
         """Members of the ring in which this one has trained."""
-        self._offer: Seating | None = None
-        """The process for which all members are to change their ring, after the present step."""
         self._can_heal = False
         self._has_declared = False
         self.are_alike = False
@@ -89,9 +92,6 @@ class SurvivingLoop:
         """The generators of Python and NumPy before each of them."""
         self._noted = _drawn()
         """The generators when the loop noted its state."""
-        self._has_healed = False
-        self._is_cold = False
-        """Whether the next step is the first one in another ring."""
 
     def start(self, step: int) -> None:
         """The loop starts after `step`. Blocks until all members are here, or, in a new process, until it has joined.
@@ -103,12 +103,9 @@ class SurvivingLoop:
         if self._healing.awaits_state or self._healing.waits:
             raise _not_restored()
         is_quiet = continuity.repeats and self._steps.is_quiet
-        continuity.is_equal = None
+        continuity.checks_echoes = False
         self._step = step
         self._steps.start()
-        if self._resizable:
-            self._healing.on_agreed = self._change_after_step
-            self._healing.accepts = lambda offer: True
         if arrival is not None:
             self._arrive(arrival)
             return
@@ -118,9 +115,10 @@ class SurvivingLoop:
         self._can_heal = bool(rows[:, 0].all())
         self.are_alike = len(set(rows[:, 1].tolist())) == 1
         if self._can_heal:
-            self._continue()
+            self._transaction.survive()
         # All processes are new after a restart; in a run without the loss this would not be their first step.
-        self._is_cold = step > 0
+        if not step:
+            self._boundary.take_comparison(1)
 
     def end(self) -> None:
         """The loop is over, maybe before the first step of this process: a loss ends the training from now on.
@@ -128,11 +126,9 @@ class SurvivingLoop:
         Blocks until all members are here, where they have trained together. Raises OutOfStepError where their weights
         differ, RingError, OSError when the agent is gone.
         """
-        self._healing.continuity.heal = None
-        self._healing.accepts = lambda offer: False
-        self._healing.declare(False)
+        self._transaction.end()
         self._steps.end()
-        self._settle()
+        self._transaction.settle()
         if self._can_heal and self._has_declared:
             self._check_equal()
 
@@ -147,13 +143,8 @@ class SurvivingLoop:
         self._steps.keep()
         result = self._trained(call)
         self._ahead += 1
-        self._settle()
+        self._transaction.settle()
         return result
-
-    def _settle(self) -> None:
-        if self._has_healed:
-            self._has_healed = False
-            self._healing.settle()
 
     @contextmanager
     def noting(self, step: int, place: tuple[int | None, int | None], extra: Mapping[str, Any]) -> Iterator[None]:
@@ -166,7 +157,7 @@ class SurvivingLoop:
         self._facts = (*place, extra, lengths)
         self._noted = _drawn()
         self._ahead = 0
-        self._agreed = () if self._boundary is None else self._boundary.agreed()
+        self._agreed = self._boundary.agreed()
         self._healing.continuity.step()
         self._at_boundary = True
         self._past_results = 0
@@ -175,9 +166,7 @@ class SurvivingLoop:
         self._past_results = len(self._healing.continuity.results)
         if has_trained and self._can_heal and not self._has_declared:
             self._declare()
-        if (offer := self._offer) is not None:
-            self._offer = None
-            self._change(offer)
+        self._transaction.change(in_step=False)
 
     def _declare(self) -> None:
         obstacle = self._steps.obstacle() or self._unknown_feed()
@@ -185,8 +174,7 @@ class SurvivingLoop:
             self._declare_able()
             return
         self._can_heal = False
-        self._healing.continuity.heal = None
-        self._healing.declare(False)
+        self._transaction.end()
         notice(f"after the loss of a member this loop restarts in all of them: {obstacle}")
 
     def _declare_able(self) -> None:
@@ -205,98 +193,57 @@ class SurvivingLoop:
             )
         return ""
 
-    def _continue(self) -> None:
-        self._can_heal = True
-        self._healing.continuity.heal = self._heal_between_steps
-
-    # ---- the ring gets another member
-
-    def _change_after_step(self, offer: Seating) -> None:
-        self._offer = offer
-
-    def _change(self, offer: Seating) -> None:
-        """Form the next ring with the process that is offered: all members have noted their state, and start no step.
-
-        Raises MovedAway on the member that leaves.
-        """
-        try:
-            self._healing.change(offer, self._step)
-            self._follow(self._agreement(in_step=False), ago=0)
-        except RingRefusalError:
-            raise
-        except (FormError, RingError) as error:  # one more member is lost
-            self._heal(error, in_step=False)
-
-    # ---- after a loss
+    # ---- another ring
 
     def _trained(self, call: Callable[[], Any]) -> Any:
-        continuity = self._healing.continuity
         while True:
-            # What fails within a step is repeated with it.
-            continuity.heal = None
             try:
-                continuity.meet(_TRAIN)
-                return self._first_or_next(call)
+                with self._transaction.opened():
+                    self._transaction.meet(_TRAIN)
+                    return self._first_or_next(call)
             except Exception as error:
-                if not _is_of_loss(error):
+                if not is_of_loss(error):
                     raise
-                self._heal(error, in_step=True)
-            finally:
-                continuity.heal = self._heal_between_steps
+                self._transaction.heal(error, in_step=True)
 
-    def _heal_between_steps(self, error: RingError) -> None:
-        self._heal(error, in_step=False)
+    def accepts(self, offer: Seating) -> bool:
+        """See base class."""
+        return self._resizable
 
-    def _heal(self, error: BaseException, *, in_step: bool) -> None:
-        """Join the next ring, in which this member has the state that it has now. Raises `error` where none forms."""
-        # At once: the gang restarts, and does not wait for a process that cannot help.
-        is_sending = self._boundary is not None and self._boundary.sending
-        if self._ahead > 1 or is_sending or (in_step and self._steps.is_applied()):
-            raise error
-        while True:
-            agreement = self._healing.heal(error, lambda: self._agreement(in_step))
-            try:
-                self._follow(agreement, ago=int(in_step))
-            except Exception as broken:
-                if not _is_of_loss(broken):
-                    raise
-                error = broken  # one more member is lost while this one helps the others
-            else:
-                return
+    def can_continue(self, *, in_step: bool) -> bool:
+        """See base class."""
+        return self._ahead <= 1 and not (in_step and self._steps.is_applied())
 
-    def _follow(self, agreement: RingAgreement, *, ago: int) -> None:
-        """Train on in the ring in which the members have come to `agreement`: it ends an offer that came before it."""
-        self._offer = None
-        standing = agreement.standings[self._healing.ring.rank]
-        self._has_healed = self._is_cold = True
-        self._healing.continuity.comparison = self._compare
-        if self._boundary is not None:
-            self._boundary.forget_parts()
-        self._healing.healed(self._step)
-        if standing.place > agreement.most_advanced.place:
-            self._repeat_for_others(agreement, ago)
-        self._size = self._healing.ring.size
-
-    def _agreement(self, in_step: bool) -> RingAgreement:
-        self._steps.rejoin()
-        if in_step:
-            self._put_back(0)
-        standing = RingStanding(
+    def standing(self, *, in_step: bool) -> RingStanding:
+        """See base class. Of a loop `steps` are those after which it has noted its state."""
+        return RingStanding(
             steps=self._step,
             in_step=in_step,
             results=len(self._healing.continuity.results),
-            is_loop=True,
+            direction=SourceDirection.LEAST_ADVANCED,
             is_ahead=self._ahead > 0,
             past_results=self._past_results,
         )
-        agreement = self._healing.agree(standing, self._write)
+
+    def undo(self, *, in_step: bool) -> None:
+        """See base class."""
+        self._steps.rejoin()
+        if in_step:
+            self._put_back(0)
+
+    def take_over(self, agreement: RingAgreement, *, in_step: bool) -> bool:
+        """See base class."""
         size = self._healing.ring.size
         if size != self._size and self._feeds:
             raise RingRefusalError(
                 f"the ring has {size} members in place of {self._size}, and the loop reads data of ctx.shard() or "
                 "ctx.dataset(), which does not follow that: choose the rows of a step by ctx.rank and ctx.size"
             )
-        return agreement
+        self._healing.healed(self._step)
+        if agreement.standings[self._healing.ring.rank].place > agreement.sender.place:
+            self._repeat_for_others(agreement, int(in_step))
+        self._size = size
+        return True
 
     def _repeat_for_others(self, agreement: RingAgreement, ago: int) -> None:
         """Repeat the step that others have not applied, `ago` steps before the newest one, and change nothing.
@@ -309,15 +256,14 @@ class SurvivingLoop:
         with TensorFiles(agreement.folder) as files:
             self._steps.take_over(files)
         self._put_back(ago)
-        heal = self._healing.continuity.heal
-        self._healing.continuity.heal = None
         try:
-            self._healing.continuity.meet(_TRAIN)
-            self._warm_up(self._calls[ago], ago)
-            self._calls[ago]()
+            with self._transaction.opened():
+                self._transaction.meet(_TRAIN)
+                if self._boundary.take_comparison(self._step + 1):
+                    self._warm_up(self._calls[ago], ago)
+                self._calls[ago]()
             has_repeated = True
         finally:
-            self._healing.continuity.heal = heal
             if has_repeated and self._size != self._healing.ring.size:
                 self._rebase(ago)
             else:
@@ -334,8 +280,9 @@ class SurvivingLoop:
 
     def _first_or_next(self, call: Callable[[], Any]) -> Any:
         """What `call` returns; after the first step in another ring all members compare their weights."""
-        is_first = self._is_cold
-        self._warm_up(call)
+        is_first = self._boundary.take_comparison(self._step + 1)
+        if is_first:
+            self._warm_up(call)
         result = call()
         if is_first:
             self._check_equal()
@@ -348,38 +295,24 @@ class SurvivingLoop:
 
     def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
         """Make the first step in another ring once more, where that matters, and return to the state before it."""
-        if not self._is_cold:
-            return
         if self._steps.warms_up:
             present = self._steps.present()
             call()
             self._steps.take(present)
             self._put_back(ago)
-        self._is_cold = False
-
-    def _compare(self, name: str) -> None:
-        """Raise MissedCallError, on all members, where they do different things next."""
-        with self._healing.continuity.healing():
-            row = np.array([zlib.crc32(name.encode())], "int64")
-            calls = self._healing.ring.allgather_array(row, name=_NAME).tolist()
-        if len(set(calls)) > 1:
-            raise MissedCallError(
-                f"after a loss, the next collective of rank {self._healing.ring.rank} is {name!r}, and that of others "
-                "is another one: what a loop does after memory.step() must also happen in a process that resumes there"
-            )
 
     def _put_back(self, ago: int) -> None:
         self._steps.put_back(ago)
         _assign_drawn(self._drawn[ago])
 
-    def _write(self, folder: Path, ranks: list[int]) -> None:
-        """Write the state that the loop has noted, for the new processes of `ranks`.
+    def send(self, folder: Path, ranks: Sequence[int], *, in_step: bool) -> None:
+        """See base class: the state that the loop has noted.
 
         A member that comes back after steps without it has no state of its own any more.
         """
         epoch, batch, values, lengths = self._facts
         extra = {name: value[: lengths[name]] if name in lengths else value for name, value in values.items()}
-        agreed = list(self._agreed if self._at_boundary or self._boundary is None else self._boundary.agreed())
+        agreed = list(self._agreed if self._at_boundary else self._boundary.agreed())
         content = {"agreed": agreed, "at_boundary": self._at_boundary}
         extra[LOOP] = content
         drawn = _drawn()
@@ -393,8 +326,8 @@ class SurvivingLoop:
 
     def _arrive(self, arrival: RingAgreement) -> None:
         """Join the others, in a new process that has restored their state."""
-        most = arrival.most_advanced
-        if not most.is_loop or self._step != most.steps:
+        sender = arrival.sender
+        if sender.direction is not SourceDirection.LEAST_ADVANCED or self._step != sender.steps:
             raise _not_restored()
         restored = peek(arrival.folder)
         content = restored.extra[LOOP]
@@ -403,19 +336,16 @@ class SurvivingLoop:
             self._steps.arrive(files)
         extra = {name: value for name, value in restored.extra.items() if name != LOOP}
         self._size = self._healing.ring.size
-        self._has_healed = self._is_cold = True
-        self._healing.continuity.echoes = False
-        self._healing.continuity.comparison = self._compare
-        self._continue()
+        self._can_heal = True
+        self._transaction.survive()
+        self._transaction.arrive(arrival, content["agreed"], self._step)
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
         self._declare_able()
         self._healing.healed(self._step)
-        if self._boundary is not None:
-            self._boundary.continue_with(self._step, content["agreed"])
         past_results = list(self._healing.continuity.results)
         with self.noting(self._step, (restored.epoch, restored.batch), extra):
             self._healing.continuity.results.extend(past_results)
-            if content["at_boundary"] and self._boundary is not None:
+            if content["at_boundary"]:
                 self._boundary.end_step(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
 
 
@@ -424,11 +354,6 @@ def _not_restored() -> RingError:
         "the other members train in a fit(), or at another step: resume by ctx.checkpoint.restore() before the loop, "
         "with the objects of ctx.memory_checkpoints"
     )
-
-
-def _is_of_loss(error: BaseException) -> bool:
-    """Whether a member may have been lost: the others can form another ring."""
-    return is_ring_error(error) and not isinstance(error, MissedCallError)
 
 
 def _drawn() -> tuple[Any, Any]:

@@ -3,13 +3,14 @@
 import pytest
 
 from sparktrain.errors import RingError
-from sparktrain.training.collectives.ring_healing import RingStanding, source_of
+from sparktrain.training.elastic.state_source import RingStanding, SourceDirection, source_of
 
 NEW = RingStanding(is_new=True)
 
 
 def loop(steps: int, *, is_ahead: bool = False, in_step: bool = False, results: int = 0) -> RingStanding:
-    return RingStanding(steps=steps, is_ahead=is_ahead, in_step=in_step, results=results, is_loop=True)
+    least = SourceDirection.LEAST_ADVANCED
+    return RingStanding(steps=steps, is_ahead=is_ahead, in_step=in_step, results=results, direction=least)
 
 
 def test_a_fit_continues_from_the_most_advanced_member() -> None:
