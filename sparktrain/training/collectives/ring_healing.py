@@ -2,8 +2,7 @@
 
 The agent of each survivor announces the loss, and the number of the next ring. A thread of the member then ends the
 connections, so that the collective in which the member waits fails. The member waits for the places of all, joins the
-next ring with the process that takes the lost rank, and agrees with the others which member has the state that
-all continue from: it sends that.
+next ring with the process that takes the lost rank, and agrees with the others which member sends its state.
 """
 
 from collections.abc import Callable, Sequence
