@@ -96,7 +96,16 @@ def check_ends(folder: Path, cases: int) -> None:
     assert sorted(ends) == list(range(cases))
 
 
-@pytest.mark.parametrize("kill", [kill_coordinator, kill_its_agent])
+@pytest.mark.parametrize(
+    "kill",
+    [
+        pytest.param(
+            kill_coordinator,
+            marks=pytest.mark.all(case="trials lose their coordinator alone", covered_by="a gang loses it"),
+        ),
+        kill_its_agent,
+    ],
+)
 def test_trials_of_other_agents_continue(tmp_path: Path, kill: Callable[[], None]) -> None:
     with stepping_sweep(tmp_path, 2) as running:
         [coordinator] = coordinators()
