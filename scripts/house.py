@@ -117,7 +117,6 @@ SUBJECTS = {
         "training.checkpoint.memory_checkpoints",
         "training.checkpoint.memory_saver",
         "training.checkpoint.sent_files",
-        "training.checkpoint.snapshot_schedule",
     ),
 }
 """What gangs do that a reader of other modules should not have to know: how they change, what makes them slow, and
