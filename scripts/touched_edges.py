@@ -95,7 +95,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
         _tests("training/broken_rings training/slow_members"),
     ),
     (_package("*/healing/*", "training/data/row_cursor.py"), _tests("faults/smaller_rings")),
-    (_package("training/checkpoint/*loop*"), _tests("faults/loops process/keras_jax_gangs")),
+    (_package("training/elastic/*loop*"), _tests("faults/loops process/keras_jax_gangs")),
     (
         _package("training/frameworks/tensorflow/parameter_server/*"),
         _tests("training/ps* process/parameter_server process/shard_server"),
