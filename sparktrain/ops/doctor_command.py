@@ -59,11 +59,10 @@ def look_at(out: Output, request: CommandRequest) -> int:
     import os
 
     from sparktrain.cluster.check_finding import Level
-    from sparktrain.cluster.spark_session import is_submitted
     from sparktrain.ops.doctor.doctor_report import DoctorReport, document
     from sparktrain.ops.doctor.examine import ClusterExaminer, ExaminationRequest
 
-    with_spark = request.master is not None or is_submitted()
+    with_spark = request.master is not None or common.is_submitted()
     session = common.prepare(request, "sparktrain doctor").session if with_spark else None
     scope = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
     examination = ClusterExaminer(scope, os.cpu_count() or 1).examine()
