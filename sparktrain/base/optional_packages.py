@@ -38,6 +38,11 @@ def require_spark(subject: str) -> None:
         )
 
 
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process and provides its session."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def is_supported(version: str) -> bool:
     """Whether sparktrain works with this version of Spark, such as "4.3.0"."""
     return _LEAST <= int(version.partition(".")[0]) < _BELOW

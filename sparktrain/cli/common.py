@@ -12,6 +12,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.base.boundary import TERMINATED, DriverTerminated, lost_folder
+from sparktrain.base.optional_packages import is_submitted
 from sparktrain.errors import InfraError, SparktrainError, SpecError, UserError
 
 if TYPE_CHECKING:
@@ -259,11 +260,6 @@ def _prepare_local(request: CommandRequest) -> PreparedCommand:
     from sparktrain.display.live import choose_display
 
     return PreparedCommand(engine, engine, choose_display(quiet=request.quiet), nursery.close)
-
-
-def is_submitted() -> bool:
-    """Whether spark-submit has started this process, which has its session."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def print_line(line: str) -> None:

@@ -15,7 +15,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sparktrain.base.optional_packages import is_supported
+from sparktrain.base.optional_packages import is_submitted, is_supported
 from sparktrain.cluster import jvm, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
@@ -178,11 +178,6 @@ def _session_defaults(master: str, scratch: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": jvm_here(),
         "spark.executor.extraJavaOptions": jvm_here(),
     }
-
-
-def is_submitted() -> bool:
-    """Whether `spark-submit` has started this process and provides its session."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check_reachable(master: str, connect: Callable[[str, int], None] | None = None) -> None:

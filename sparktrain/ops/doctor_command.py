@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+from sparktrain.base.optional_packages import is_submitted
 from sparktrain.cli import common
 from sparktrain.cli.common import EXIT_CODES, CommandRequest, Output
 from sparktrain.cli.flags import Debug, option, with_help
@@ -62,7 +63,7 @@ def look_at(out: Output, request: CommandRequest) -> int:
     from sparktrain.ops.doctor.doctor_report import DoctorReport, document
     from sparktrain.ops.doctor.examine import ClusterExaminer, ExaminationRequest
 
-    with_spark = request.master is not None or common.is_submitted()
+    with_spark = request.master is not None or is_submitted()
     session = common.prepare(request, "sparktrain doctor").session if with_spark else None
     scope = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
     examination = ClusterExaminer(scope, os.cpu_count() or 1).examine()

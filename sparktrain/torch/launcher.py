@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from sparktrain.base.optional_packages import is_submitted
 from sparktrain.cli import common
 from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest
 from sparktrain.cli.flags import COMMAND_CLASS, option, with_help
@@ -151,7 +152,7 @@ def torchrun(
     together after a loss: the script resumes from what it has saved itself.
     """
     refused = tuple(name for name in (*REFUSED, *REFUSED_FLAGS) if flags.pop(_key(name)) not in (None, False))
-    is_of_spark = flags["master"] or flags["conf"] or flags["py_files"] or common.is_submitted()
+    is_of_spark = flags["master"] or flags["conf"] or flags["py_files"] or is_submitted()
     flags["local"] = bool(flags["local"] or standalone or not is_of_spark)
     request = request_of(
         ScriptRequest, script, RunKeywords, flags, arguments=tuple(arguments or ()), is_module=module, nodes=nodes,
