@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar, cast
 
-from msgspec import Struct, convert, json, structs
+from msgspec import Struct, json, structs
 from msgspec import ValidationError as Invalid
 
+from sparktrain.base.decoding import converted
 from sparktrain.config.param_values import described, did_you_mean, native, shown
 from sparktrain.errors import SpecError
 
@@ -333,7 +334,7 @@ def _decoded(value: Mapping[object, object], subject: str) -> AnyStopRule:
 
 def _converted(values: Mapping[Any, Any], rule: type[AnyStopRule], subject: str) -> AnyStopRule:
     try:
-        return convert(values, rule, strict=False)
+        return converted(values, rule, strict=False)
     except Invalid as error:
         raise SpecError(f"{subject}: {error}; its options are numbers, such as asha:most=27") from None
 

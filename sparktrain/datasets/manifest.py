@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from sparktrain.base import formatting
 from sparktrain.base.clock import time_of_day
+from sparktrain.base.decoding import from_json
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.folder_values import as_before
@@ -132,7 +133,7 @@ def decode(content: bytes, where: str, path: str, digest: str | None = None) -> 
     Raises DataError when it is corrupt, or of a newer version.
     """
     try:
-        manifest = msgspec.json.decode(content, type=Manifest)
+        manifest = from_json(content, Manifest)
     except msgspec.MsgspecError as error:
         raise DataError(f"{where} is no manifest of a dataset ({error}): put a copy back") from error
     if manifest.version != VERSION:

@@ -21,6 +21,7 @@ import msgspec
 
 from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.base.clock import Clock, SystemClock, pause
+from sparktrain.base.decoding import from_json
 from sparktrain.executor.spark_task import local_placement
 from sparktrain.executor.warm_zygote import started
 from sparktrain.executor.zygote_process import resource_limits
@@ -112,7 +113,7 @@ class Nursery:
         with open(pipe, "rb") as file:
             written = file.read()
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        departure = msgspec.json.decode(written, type=AgentLeft) if status == 0 else AgentLeft("", False)
+        departure = from_json(written, AgentLeft) if status == 0 else AgentLeft("", False)
         self._control.send(
             m.AgentExited(order.slot, order.task, status, departure.reason, departure.reached, memory_kills)
         )

@@ -3,6 +3,7 @@
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.errors import ProtocolError
 
 NAME = "sparktrain-origins.json"
@@ -40,6 +41,6 @@ def encode(origins: Origins) -> bytes:
 def decode(data: bytes) -> Origins:
     """The origins in `data`. Raises ProtocolError for other bytes."""
     try:
-        return msgspec.json.decode(data, type=Origins)
+        return from_json(data, Origins)
     except msgspec.MsgspecError as error:
         raise ProtocolError(f"the origins of the code cannot be read: {error}") from error

@@ -4,11 +4,11 @@ MessagePack by msgspec, in place of JSON: it carries bytes and metrics that are 
 validates every field against its type; no executable type exists in the format.
 """
 
-from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
 
+from sparktrain.base.decoding import msgpack_decoder
 from sparktrain.errors import ProtocolError
 
 T = TypeVar("T")
@@ -19,14 +19,9 @@ VERSION = 1
 _ENCODER = msgspec.msgpack.Encoder()
 
 
-@cache
-def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)
-
-
 def prepare(kind: Any) -> None:
     """Make the decoder of the union `kind` now, which takes a millisecond, and not with the first message."""
-    _decoder(kind)
+    msgpack_decoder(kind)
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -40,7 +35,7 @@ def decode(data: bytes, kind: Any) -> Any:
     Raises ProtocolError for anything else: bytes that are no MessagePack, an unknown type, a missing or wrong field.
     """
     try:
-        return _decoder(kind).decode(data)
+        return msgpack_decoder(kind).decode(data)
     # Everything that bytes of a peer can raise, so that no message ends more than its link.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"message of {len(data)} bytes refused: {error}") from error

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import msgspec
 
+from sparktrain.base.decoding import from_json
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.base import Store
 
@@ -42,7 +43,7 @@ def find_board(store: Store, layout: RunLayout, host: str, pid: int) -> str | No
     """The URL of the board that this driver serves; None without one. Blocks on the store. Raises OSError."""
     for name in store.entries(layout.boards):
         try:
-            address = msgspec.json.decode(store.read(f"{layout.boards}/{name}"), type=BoardAddress)
+            address = from_json(store.read(f"{layout.boards}/{name}"), BoardAddress)
         except (FileNotFoundError, msgspec.MsgspecError):  # it is gone, or of another version
             continue
         if (address.host, address.pid) == (host, pid):

@@ -26,6 +26,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.decoding import from_json
 from sparktrain.base.ids import Generation, Member, RunId, TrialId
 from sparktrain.errors import CheckpointError
 from sparktrain.rundir.layout import CheckpointLayout, RunLayout, within
@@ -245,7 +246,7 @@ def listed(store: Store, layout: RunLayout, trial: TrialId) -> list[Listed]:
         size = 0
         problem = ""
         try:
-            size = sum(shard.size for shard in msgspec.json.decode(store.read(path), type=CheckpointManifest).shards)
+            size = sum(shard.size for shard in from_json(store.read(path), CheckpointManifest).shards)
         except msgspec.MsgspecError as error:
             problem = f"not a manifest: {error}"
         entries.append(Listed(path, Generation(int(match["number"])), int(match["manifest"]), size, problem))
@@ -367,7 +368,7 @@ def _publish(store: Store, path: str, manifest: CheckpointManifest) -> bytes:
 def _is_same(content: bytes, manifest: CheckpointManifest) -> bool:
     """Whether a manifest is from an earlier attempt to write this one: only the prefix of the shards differs."""
     try:
-        stored_manifest = msgspec.json.decode(content, type=CheckpointManifest)
+        stored_manifest = from_json(content, CheckpointManifest)
     except msgspec.MsgspecError:
         return False
     return msgspec.structs.replace(stored_manifest, data=manifest.data) == manifest
@@ -394,7 +395,7 @@ def _manifest_content(store: Store, checkpoint: Checkpoint, cache: Path | None) 
 def _decode(store: Store, checkpoint: Checkpoint, content: bytes) -> CheckpointManifest:
     """Decode a manifest, and check its version, its checkpoint, and that its names stay in their folder."""
     try:
-        manifest = msgspec.json.decode(content, type=CheckpointManifest)
+        manifest = from_json(content, CheckpointManifest)
     except msgspec.MsgspecError as error:
         raise _corrupt(store, checkpoint, f"its manifest is invalid: {error}") from error
     if manifest.version not in (VERSION, PARTS_VERSION):

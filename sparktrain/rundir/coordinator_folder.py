@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.config.connect_server import ConnectOperation
 from sparktrain.rundir.layout import CoordinatorLayout
 from sparktrain.store.base import Store
@@ -142,7 +143,7 @@ class CoordinatorFolder:
     def _read(self, path: str, kind: type[T]) -> T | None:
         """The content of a file; None for one that another program has put there."""
         try:
-            return msgspec.json.decode(self._store.read(path), type=kind)
+            return from_json(self._store.read(path), kind)
         except (msgspec.MsgspecError, FileNotFoundError):
             return None
 
@@ -156,7 +157,7 @@ def newest_heartbeat(store: Store, folder: str, fingerprint: str) -> tuple[str, 
     for path in store.list(folder):
         if path.rpartition("/")[2].startswith("heartbeat-"):
             try:
-                heartbeats[path] = msgspec.json.decode(store.read(path), type=CoordinatorHeartbeat)
+                heartbeats[path] = from_json(store.read(path), CoordinatorHeartbeat)
             except (msgspec.MsgspecError, FileNotFoundError):  # of another program, or replaced meanwhile
                 continue
     paths = [path for path, heartbeat in heartbeats.items() if heartbeat.fingerprint == fingerprint]
@@ -175,7 +176,7 @@ def newest_error(store: Store, folder: str) -> CallEnd | None:
     for path in store.list(folder):
         if path.rpartition("/")[2] == "end.json":
             try:
-                end = msgspec.json.decode(store.read(path), type=CallEnd)
+                end = from_json(store.read(path), CallEnd)
             except (msgspec.MsgspecError, FileNotFoundError):
                 continue
             if end.error:

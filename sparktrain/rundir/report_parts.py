@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import json_decoder
+
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
@@ -45,7 +47,7 @@ class CorruptPartError(Exception):
     """The content of a part is none of a part."""
 
 
-_rows = msgspec.json.Decoder(StepRow)
+_rows = json_decoder(StepRow)
 
 
 def step_row(trial: int, generation: int, rank: int, step: int, time: float, metrics: dict[str, float]) -> StepRow:

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, to_builtins
 
+from sparktrain.base.decoding import converted
 from sparktrain.state.outcome import Restart, RestartHow
 
 
@@ -41,5 +42,5 @@ def with_how(fields: Any) -> Any:
 
     Raises ValidationError where a flag is none.
     """
-    how = convert(fields, _Flags, strict=False).how
+    how = converted(fields, _Flags, strict=False).how
     return {**fields, "how": how}

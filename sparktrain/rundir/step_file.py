@@ -6,6 +6,7 @@ It grows while the member trains: each part has the steps that are the newest on
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.errors import RunDirectoryError
 
 Row = tuple[int, ...]
@@ -40,7 +41,7 @@ def decoded(content: bytes, path: str) -> list[StepFile]:
         while start + (length := int.from_bytes(content[start - _LENGTH_BYTES : start])) <= len(content):
             if not length:
                 break
-            parts.append(msgspec.msgpack.decode(content[start : start + length], type=StepFile))
+            parts.append(from_msgpack(content[start : start + length], StepFile))
             start += length + _LENGTH_BYTES
     except msgspec.DecodeError as error:
         raise RunDirectoryError(f"{path} has no times of steps ({error}): remove it, and trace another run") from error

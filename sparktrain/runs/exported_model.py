@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from sparktrain.base.decoding import from_json
 from sparktrain.base.ids import Member
 from sparktrain.base.model_kinds import named_kind
 from sparktrain.errors import RunDirectoryError, SpecError
@@ -72,7 +73,7 @@ def find_model(store: Store, member: MemberLayout, record: str = "") -> StoredMo
     if record and hashlib.sha256(content).hexdigest() != record:
         raise RunDirectoryError(_changed(store.where(described)))
     try:
-        description = msgspec.json.decode(content, type=ExportedModel)
+        description = from_json(content, ExportedModel)
     except msgspec.MsgspecError as error:
         raise RunDirectoryError(f"{store.where(described)} describes no exported model ({error})") from error
     # The file comes from a training process: a path in it could lead to any file of the store.

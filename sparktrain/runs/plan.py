@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json, from_msgpack
 from sparktrain.config.call_option import settled
 from sparktrain.config.gang_options import STORED_KEYS, MemberKeywords
 from sparktrain.config.gang_spec import GangSpec
@@ -197,7 +198,7 @@ def read(store: Store, layout: RunLayout, digest: str) -> Plan:
                 f"{store.where(path)} has version {version!r}, and this sparktrain reads version {VERSION}: "
                 "use the newer sparktrain that wrote it"
             )
-        plan = msgspec.json.decode(content, type=Plan)
+        plan = from_json(content, Plan)
     except (FileNotFoundError, ValueError, AttributeError) as error:
         raise RunDirectoryError(f"{store.where(path)} is no plan of a run ({error}): put a copy back") from error
     if plan.digest != digest:
@@ -212,7 +213,7 @@ def read_code(store: Store, layout: RunLayout, digest: str) -> Code:
     """The code of that digest, unread. Blocks. Raises RunDirectoryError when it is corrupt."""
     path = layout.code(digest)
     try:
-        code = msgspec.msgpack.decode(store.read(path), type=Code)
+        code = from_msgpack(store.read(path), Code)
     except FileNotFoundError as error:
         where = store.where(path)
         raise RunDirectoryError(f"{where} is missing: put a copy back, or resume by the same call") from error

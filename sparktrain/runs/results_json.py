@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from sparktrain.base.decoding import converted
 from sparktrain.config.objectives import feasible
 from sparktrain.errors import SpecError
 from sparktrain.rundir.restart_fields import stored, with_how
@@ -56,7 +57,7 @@ def from_json(data: Mapping[str, Any]) -> SweepOutcome:
     if version != VERSION:
         raise SpecError(f"results of version {version!r} cannot be read: this sparktrain reads version {VERSION}")
     try:
-        return msgspec.convert(_decoded(data), SweepOutcome)
+        return converted(_decoded(data), SweepOutcome)
     except (msgspec.ValidationError, TypeError, AttributeError, KeyError) as error:
         raise SpecError(f"results cannot be read: {error}") from error
 

@@ -5,6 +5,7 @@ import re
 
 import msgspec
 
+from sparktrain.base.decoding import converted
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.reader import survey
 from sparktrain.rundir.journal.writer import driver_of
@@ -31,7 +32,7 @@ def check_run(place: RunLocation) -> None:
     check_direct(place)
     where = place.store.where(place.layout.spec)
     try:
-        overview = msgspec.convert(read_overview(place.store, place.layout), _Overview)
+        overview = converted(read_overview(place.store, place.layout), _Overview)
     except msgspec.ValidationError as error:
         raise RunDirectoryError(f"{where} is not of a run of sparktrain: {error}") from error
     if _PLAN.fullmatch(f"{overview.plan}.json") is None:

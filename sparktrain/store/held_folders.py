@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from sparktrain.base.decoding import from_json
 from sparktrain.store.folder_removal import FOLDER, is_mounted, remove
 
 OWNER = ".sparktrain-owner"
@@ -115,7 +116,7 @@ def _is_signed(folder: int, name: str) -> bool:
     with open(descriptor, "rb") as file:
         content = file.read(_MOST_BYTES)
     try:
-        owner = msgspec.json.decode(content, type=_Owner)
+        owner = from_json(content, _Owner)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return False
     # A copy of such a folder has the file too, but not its inode.

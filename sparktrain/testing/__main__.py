@@ -7,6 +7,7 @@ import sys
 import msgspec
 
 from sparktrain.base import deferred_wrappers, process_tree
+from sparktrain.base.decoding import from_json
 from sparktrain.testing.function_check import CheckReport, CheckRequest, FunctionCheck
 
 
@@ -15,7 +16,7 @@ def main() -> None:
     parent, descriptor = map(int, sys.argv[1:])
     process_tree.die_with_parent(signal.SIGKILL, parent)
     deferred_wrappers.defer()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=CheckRequest)
+    request = from_json(sys.stdin.buffer.read(), CheckRequest)
     sys.argv[:] = ["sparktrain"]
 
     def write(report: CheckReport) -> None:

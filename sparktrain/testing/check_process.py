@@ -12,6 +12,7 @@ import msgspec
 
 from sparktrain.base import process_tree
 from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.decoding import from_json
 from sparktrain.testing.function_check import CRASHED, TIMEOUT, CheckAnswer, CheckEnd, CheckReport, CheckRequest
 
 START_S = 120.0
@@ -45,7 +46,7 @@ def checked(request: CheckRequest) -> CheckReport:
             process.wait()
         report_file.seek(0)
         content = report_file.read()
-    return msgspec.json.decode(content, type=CheckReport) if content else _without_report(request, ended)
+    return from_json(content, CheckReport) if content else _without_report(request, ended)
 
 
 def _without_report(request: CheckRequest, ended: int | None) -> CheckReport:

@@ -1,6 +1,7 @@
 """A training function called in the user's own process, for tests and debuggers: without Spark, Java, or a child."""
 
 import importlib
+import json
 import os
 import sys
 import threading
@@ -208,7 +209,7 @@ def _member_call(
     environment = variables(env or {})
     if members > 1:
         chosen = _auto(members, environment) if backend == AUTO else gangs.backend(backend)
-    sent = msgspec.json.decode(msgspec.json.encode(case))
+    sent = json.loads(msgspec.json.encode(case))
     return MemberCall(
         params=sent,
         seed=seed,

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import msgspec
 
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.store.private_folder import file_system_time
 from sparktrain.usercode import environment_writes, source_imports
 from sparktrain.usercode.source_imports import Imports, imports_of_source
@@ -94,7 +95,7 @@ class ImportCache:
         if (raw := self._stored.get(digest)) is None:
             return None
         try:
-            stored = msgspec.msgpack.decode(raw, type=_Stored)
+            stored = from_msgpack(raw, _Stored)
         except msgspec.DecodeError:
             return None
         return Imports(
@@ -161,7 +162,7 @@ def _load(file: Path) -> dict[str, msgspec.Raw]:
     if hashlib.sha256(payload).digest() != check:
         return {}
     try:
-        return msgspec.msgpack.decode(payload, type=dict[str, msgspec.Raw])
+        return from_msgpack(payload, dict[str, msgspec.Raw])
     except msgspec.DecodeError:
         return {}
 

@@ -203,6 +203,12 @@ FENCES = [
         uses_of("asyncio.wait_for"),
         "import asyncio\nresult = asyncio.wait_for(work(), 1.0)",
     ),
+    Fence(
+        "no thread decodes a type that another one prepares",
+        uses_of("msgspec.convert", "msgspec.json.decode", "msgspec.msgpack.decode"),
+        "import msgspec\nplan = msgspec.json.decode(content, type=Plan)",
+        but_not=("sparktrain/base/decoding.py",),  # its docstring has the reason
+    ),
     Fence("errors have specific types", raises_of("Exception", "BaseException"), "raise Exception('no')"),
     Fence("each except names its errors", bare_excepts, "try:\n    pass\nexcept:\n    pass"),
     Fence(

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.cluster.dataframes.refusal import RefusalNote
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.datasets.columns import Column
@@ -122,7 +123,7 @@ def write_frame(frame: Any, task: WriteTask) -> list[WrittenPart]:
             raise _RAISED[match[1]](match[2].strip()) from error
         error.add_note(f"{task.subject}: the Spark job that writes the DataFrame failed; nothing was trained")
         raise
-    parts = [msgspec.msgpack.decode(bytes(row.entry), type=WrittenPart) for row in rows]
+    parts = [from_msgpack(bytes(row.entry), WrittenPart) for row in rows]
     parts.sort(key=lambda part: part.partition)
     task.note.raise_refusal(part.refused for part in parts)
     return parts

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.cluster.spark_session import local_session
 from sparktrain.cluster.yarn_container import this_attempt
 from sparktrain.display.live import choose_display
@@ -36,7 +35,7 @@ _RAISED = 1
 def main(path: str) -> int:
     """Perform the call of the packet in the file `path`; returns the exit code of the driver. Blocks."""
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs a traceback for each socket that closes under it
-    packet = msgspec.msgpack.decode(Path(path).read_bytes(), type=ApplicationPacket)
+    packet = from_msgpack(Path(path).read_bytes(), ApplicationPacket)
     folder = CoordinatorFolder(open_store(packet.store), RunLayout(packet.run).coordinator(packet.call))
     try:
         sweep_result = _performed(packet)

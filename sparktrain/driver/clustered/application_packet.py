@@ -4,6 +4,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.decoding import from_json
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.rundir.run_place import RunPlace
@@ -80,7 +81,7 @@ def newest_application(store: Store, layout: RunLayout) -> tuple[str, StoredAppl
         folder, _, name = path.rpartition("/")
         if name == "application.json":
             try:
-                application = msgspec.json.decode(store.read(path), type=StoredApplication)
+                application = from_json(store.read(path), StoredApplication)
             except (msgspec.MsgspecError, FileNotFoundError):  # of another version, or deleted meanwhile
                 continue
             if not application.place.is_elsewhere(now):

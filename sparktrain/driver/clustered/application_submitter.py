@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from sparktrain.base import process_tree
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.driver.clustered.application_packet import PACKET, ApplicationRequest
 from sparktrain.driver.clustered.application_settings import properties_text
 from sparktrain.driver.yarn_jobs.command import Job, Mode, YarnPlacement, line_of
@@ -29,7 +30,7 @@ _SECRET_MODE = 0o600
 def main() -> None:
     """Submit the application that the standard input asks for."""
     process_tree.name_process("sparktrain-subm")
-    submit(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ApplicationRequest))
+    submit(from_msgpack(sys.stdin.buffer.read(), ApplicationRequest))
 
 
 def submit(request: ApplicationRequest) -> None:

@@ -5,6 +5,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.config.sampler_names import OBJECT, is_object
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.prepare.checked_call import CheckedCall, Observers, ResumeRules, SlotRequest
@@ -103,7 +104,7 @@ def read_call(store: Store, layout: RunLayout, call: str) -> ClusterCall:
     """What a call asks for. Blocks. Raises RunDirectoryError for another version's, OSError."""
     path = layout.coordinator(call).call
     try:
-        stored_call = msgspec.json.decode(store.read(path), type=ClusterCall)
+        stored_call = from_json(store.read(path), ClusterCall)
     except msgspec.MsgspecError as error:
         raise RunDirectoryError(f"{store.where(path)} is no call of this sparktrain ({error})") from error
     if stored_call.version != VERSION:
@@ -120,7 +121,7 @@ def most_agents(store: Store, layout: RunLayout) -> int:
     for path in store.list(layout.coordinators):
         if path.endswith("/call.json"):
             try:
-                agents.append(msgspec.json.decode(store.read(path), type=ClusterCall).agents)
+                agents.append(from_json(store.read(path), ClusterCall).agents)
             except (msgspec.MsgspecError, FileNotFoundError):  # of another version, or deleted meanwhile
                 continue
     return max(agents)

@@ -18,11 +18,10 @@ from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
-import msgspec
-
 from sparktrain import errors
 from sparktrain.base import process_tree
 from sparktrain.base.clock import SystemClock, pause
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.base.threads import spawn
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.agent_sources import Admitted, OwnAgents
@@ -62,7 +61,7 @@ def main() -> None:
     # it, and the successor continues the run. Handled here, SIGTERM would end the run.
     for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(signum, signal.SIG_IGN)
-    office = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=CoordinatorOffice)
+    office = from_msgpack(sys.stdin.buffer.read(), CoordinatorOffice)
     sys.path[:] = [*office.sys_path, *(path for path in sys.path if path not in office.sys_path)]
     logging.basicConfig(format="sparktrain coordinator: %(message)s", level=logging.WARNING)
     with held("agent-held", str(Path.cwd())) as scratch, closing(TokenFile(scratch)) as tokens:
@@ -94,7 +93,7 @@ class HostedCoordinator:
 
     def __init__(self, office: CoordinatorOffice) -> None:
         self._office = office
-        self._secrets = msgspec.msgpack.decode(office.secrets, type=CoordinatorSecrets)
+        self._secrets = from_msgpack(office.secrets, CoordinatorSecrets)
         self._fingerprint = server_fingerprint(self._secrets.server.certificate)
         self._store = open_store(office.store)
         self._layout = RunLayout(office.run)

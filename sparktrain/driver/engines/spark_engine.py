@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
-import msgspec
 from pyspark.resource import ResourceProfile
 from pyspark.sql import SparkSession
 
+from sparktrain.base.decoding import from_json
 from sparktrain.cluster import announced_losses, preflight, spark_facts, task_failures
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
@@ -184,7 +184,7 @@ class SparkEngine(Engine):
             raise SessionError(
                 f"a task on {self.name} has failed: {advice(job.missing) if job.missing is not None else job.error}"
             )
-        return msgspec.json.decode(job.reports[0], type=ScoutReport)
+        return from_json(job.reports[0], ScoutReport)
 
     def refused_s(self) -> float | None:
         """See base class."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.datasets.group_file import checksum
 
 LEAST_BYTES = 2**20
@@ -39,7 +40,7 @@ class MappedWeights:
             # Private and writable: DLPack refuses what is read-only; predictions write no weights.
             self._map = mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE)
         end = self._map.find(b"\n", len(_MAGIC))
-        self._variables = msgspec.json.decode(self._map[len(_MAGIC) : end], type=list[MappedVariable])
+        self._variables = from_json(self._map[len(_MAGIC) : end], list[MappedVariable])
 
     @staticmethod
     def is_intact(path: Path) -> bool:

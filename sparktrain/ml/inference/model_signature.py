@@ -9,6 +9,8 @@ import pyarrow as pa
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from sparktrain.base.decoding import from_json
+
 _WIDER = {
     "float16": "float32",
     "bfloat16": "float32",
@@ -64,7 +66,7 @@ class ModelSignature(Struct, frozen=True):
     @classmethod
     def decoded(cls, content: bytes) -> "ModelSignature":
         """The signature in what `encoded` gives."""
-        return msgspec.json.decode(content, type=cls)
+        return from_json(content, cls)
 
     def encoded(self) -> bytes:
         """As JSON."""

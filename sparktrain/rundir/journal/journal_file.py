@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json, json_decoder
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.restart_fields import stored, with_how
 from sparktrain.state.records import AnyRecord, GangRestarted, LossRecorded, MemberRestarted, TrialPaused
@@ -29,7 +30,7 @@ SNAPSHOT = "snapshot"
 _NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _ENCODER = msgspec.json.Encoder()
-_RECORDS: msgspec.json.Decoder[AnyRecord] = msgspec.json.Decoder(AnyRecord, strict=False)
+_RECORDS: msgspec.json.Decoder[AnyRecord] = json_decoder(AnyRecord, strict=False)
 """Not strict, so that it accepts "nan" and "inf", for which JSON has no numbers."""
 
 
@@ -107,9 +108,9 @@ def decode(content: bytes, where: str, kind: str, term: int, number: int) -> Con
     if payload is None:
         return Content(None, fault=Fault(0, "has a header that does not match its checksum"))
     try:
-        stamp = msgspec.json.decode(payload, type=_Version)
+        stamp = from_json(payload, _Version)
         check_version(stamp.version, stamp.sparktrain, where)
-        header = msgspec.json.decode(payload, type=Header)
+        header = from_json(payload, Header)
     except _NOT_JSON as error:
         return Content(None, fault=Fault(0, f"has an invalid header: {error}"))
     if (header.kind, header.term, header.number) != (kind, term, number):
@@ -170,7 +171,7 @@ def _checked(number: int, line: bytes) -> bytes | None:
 
 def _record(payload: bytes) -> AnyRecord:
     if b'"restart":{' in payload:
-        fields = msgspec.json.decode(payload, type=dict[str, Any])
+        fields = from_json(payload, dict[str, Any])
         if "restart" in fields:
             payload = _ENCODER.encode(fields | {"restart": with_how(fields["restart"])})
     return _RECORDS.decode(payload)

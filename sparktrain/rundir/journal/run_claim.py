@@ -14,6 +14,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.journal_file import VERSION, check_version
 from sparktrain.rundir.journal.reader import survey
@@ -61,9 +62,9 @@ def read_claim(store: Store, layout: JournalLayout, term: int) -> RunClaim | Non
     content = store.read(layout.term(term))
     where = store.where(layout.term(term))
     try:
-        claim = msgspec.json.decode(content, type=_AnyClaim)
+        claim = from_json(content, _AnyClaim)
         check_version(claim.version, str(claim.who.get("sparktrain")), where)
-        return msgspec.json.decode(content, type=RunClaim)
+        return from_json(content, RunClaim)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

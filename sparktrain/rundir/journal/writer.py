@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.decoding import from_json
 from sparktrain.errors import BugError, DeposedError, RunDirectoryError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.journal_file import (
@@ -264,7 +265,7 @@ def refuse_removed(store: Store, layout: JournalLayout, number: int) -> None:
 def remover(store: Store, layout: JournalLayout, number: int) -> DriverIdentity | None:
     """The process that has put a mark of a removal; None when it cannot be read, or is gone. Blocks; raises OSError."""
     try:
-        return msgspec.json.decode(store.read(layout.removal(number)), type=RemovalMark).who
+        return from_json(store.read(layout.removal(number)), RemovalMark).who
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.store.base import Store
 
 Request = TypeVar("Request", bound=Struct)
@@ -40,7 +41,7 @@ def pending_requests(store: Store, folder: str, kind: type[Request], known_ids: 
         if name in known_ids or path != f"{folder}/{name}.json":
             continue
         with suppress(msgspec.MsgspecError, FileNotFoundError):
-            requests.append(msgspec.structs.replace(msgspec.json.decode(store.read(path), type=kind), id=name))
+            requests.append(msgspec.structs.replace(from_json(store.read(path), kind), id=name))
     return requests
 
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from sparktrain.base.clock import SystemClock
+from sparktrain.base.decoding import from_json
 from sparktrain.errors import SpecError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.additions.submission import current_user, new_name
@@ -87,7 +88,7 @@ class LabelReader:
 
     def _label(self, path: str) -> Label | None:
         try:
-            return msgspec.json.decode(self._store.read(path), type=Label)
+            return from_json(self._store.read(path), Label)
         except msgspec.MsgspecError:
             return None  # another program's file
 

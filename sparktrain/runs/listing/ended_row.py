@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.errors import RunDirectoryError
 from sparktrain.rundir.journal.writer import driver_of
 from sparktrain.runs import plan as plans
@@ -71,7 +72,7 @@ def ended_row(place: RunLocation, journal_files: Sequence[str]) -> RunRow | None
     if claims != [layout.journal.term(FIRST_TERM).rpartition("/")[2]]:
         return None
     try:
-        results = msgspec.json.decode(store.read(layout.results), type=_Results)
+        results = from_json(store.read(layout.results), _Results)
     except (FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if results.version != VERSION or results.status not in STATES:

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 
 from sparktrain.base.clock import SystemClock, pause, thread_cpu_s
+from sparktrain.base.decoding import from_msgpack
 from sparktrain.base.formatting import size
 from sparktrain.base.threads import spawn
 from sparktrain.errors import CheckpointError, SparktrainError
@@ -153,7 +154,7 @@ class MemorySaver:
 
     def learn(self, part: bytes) -> ChiefPart:
         """The chief's part of a snapshot, which a member learns also where it takes none."""
-        chiefs = msgspec.msgpack.decode(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], type=ChiefPart)
+        chiefs = from_msgpack(part[_LENGTH_BYTES:][: int.from_bytes(part[:_LENGTH_BYTES])], ChiefPart)
         self._sent = self._sent if chiefs.arrays is None else chiefs.arrays
         return chiefs
 

@@ -13,6 +13,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
+
 Array = np.ndarray[Any, np.dtype[Any]]
 Index = tuple[slice, ...]
 Bounds = tuple[tuple[int, ...], tuple[int, ...]]
@@ -57,7 +59,7 @@ def read_indices(folder: Path) -> dict[str, list[TensorSlice]]:
     """
     slices: dict[str, list[TensorSlice]] = {}
     for path in sorted(folder.glob("slices-*.json")):
-        for entry in msgspec.json.decode(path.read_bytes(), type=list[TensorSlice]):
+        for entry in from_json(path.read_bytes(), list[TensorSlice]):
             slices.setdefault(entry.name, []).append(entry)
     for name, entries in slices.items():
         if problem := _problem(entries):

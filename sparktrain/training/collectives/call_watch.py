@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from sparktrain.base.clock import Clock, pause
+from sparktrain.base.decoding import from_json
 from sparktrain.base.threads import spawn
 from sparktrain.training.collectives.backend import Exchange
 from sparktrain.training.collectives.eager_call_log import CollectiveCall
@@ -104,7 +105,7 @@ class CallWatch:
         while (shared := self._exchange.shared(0.0)) is not None:
             key, value = shared
             if key.startswith(_KEY):
-                calls = msgspec.json.decode(value, type=list[CollectiveCall])
+                calls = from_json(value, list[CollectiveCall])
                 self._calls_by_rank[int(key.removeprefix(_KEY))] = {call.number: call for call in calls}
 
     def _report_if_old(self, newest: int, mine: dict[int, CollectiveCall]) -> None:

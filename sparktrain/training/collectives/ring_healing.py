@@ -14,6 +14,7 @@ import numpy as np
 from msgspec.structs import astuple, fields
 
 from sparktrain.base.clock import Clock, pause
+from sparktrain.base.decoding import converted, from_msgpack
 from sparktrain.errors import CheckpointError, FormError, RingError
 from sparktrain.state.agent_messages import Seating
 from sparktrain.state.topology import Formation
@@ -345,7 +346,7 @@ class RingHealing:
     def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
         row = np.array([[*map(int, astuple(mine))]], "int64")
         rows = self.ring.allgather_array(row, name=_NAME).tolist()
-        return tuple(msgspec.convert(dict(zip(_FIELDS, row, strict=True)), RingStanding, strict=False) for row in rows)
+        return tuple(converted(dict(zip(_FIELDS, row, strict=True)), RingStanding, strict=False) for row in rows)
 
     def _files(
         self, standings: Sequence[RingStanding], write: Callable[[Path, list[int]], None], target: Path | None
@@ -383,7 +384,7 @@ class RingHealing:
         """The results that the member which sends its state has recorded."""
         recorded = [[PackedArray.of(np.asarray(tensor)) for tensor in result] for result in self.continuity.results]
         content = broadcast_bytes(self.ring, msgspec.msgpack.encode(recorded))
-        received = msgspec.msgpack.decode(content, type=list[list[PackedArray]])
+        received = from_msgpack(content, list[list[PackedArray]])
         return tuple([self.ring.tensor(packed.array()) for packed in result] for result in received)
 
     def _follow(self, mine: RingStanding, agreement: RingAgreement) -> None:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
+from sparktrain.base.decoding import from_json
 from sparktrain.views.page.page_settings import PageSettings, StopRequest
 from sparktrain.views.webserve.server_process import ServerProcess, listening_on
 
@@ -55,6 +56,6 @@ class LivePage(ServerProcess):
         """Pass requests on."""
         for line in lines:
             with suppress(msgspec.MsgspecError):
-                request = msgspec.json.decode(line, type=StopRequest)
+                request = from_json(line, StopRequest)
                 if self._on_stop is not None:
                     self._on_stop(request.trial)

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 
+from sparktrain.base.decoding import from_json
 from sparktrain.base.process_tree import name_process
 from sparktrain.base.threads import spawn
 from sparktrain.views.webserve.server_process import ServerEndpoint
@@ -34,8 +34,8 @@ def start_serving(
     """
     name_process(name)
     parent = os.getppid()
-    endpoint = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServerEndpoint)
-    settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=kind)
+    endpoint = from_json(sys.stdin.buffer.readline(), ServerEndpoint)
+    settings = from_json(sys.stdin.buffer.readline(), kind)
     spawn(lambda: _end_with(parent, lambda: clean_up(settings)), f"{name}-end")
     return endpoint, settings
 

@@ -2,13 +2,13 @@
 
 import hashlib
 import importlib.util
+import json
 import sys
 from base64 import urlsafe_b64decode
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path, PurePosixPath
 
-import msgspec
 from msgspec import Struct
 
 from sparktrain.errors import SpecError
@@ -127,7 +127,7 @@ def tree(folder: Path, name: str) -> Iterator[PackEntry]:
 def is_editable(package: Distribution) -> bool:
     """Whether the files of an editable installation are elsewhere."""
     origin = package.read_text("direct_url.json")
-    return origin is not None and bool(msgspec.json.decode(origin).get("dir_info", {}).get("editable"))
+    return origin is not None and bool(json.loads(origin).get("dir_info", {}).get("editable"))
 
 
 def bytecode(source: Path) -> tuple[str, bytes] | None:
