@@ -18,7 +18,7 @@ def _tests(names: str) -> tuple[str, ...]:
 WINGS = _package("views/*", "ops/*", "tensorflowonspark/*", "sklearn/*", "ml/*", "optuna.py", "torch/*", "testing/*")
 """What the core does not import: a change there does not run the tests of the core."""
 TOOLS = _package(
-    "base/*", "errors.py", "api.py", "*/__init__.py", "state/outcome.py", "config/gang_spec.py",
+    "base/*", "errors.py", "api.py", "*/__init__.py", "state/outcome.py", "config/gang_spec.py", "config/backends.py",
     "driver/engines/local_engine.py", "protocol/messages.py", "protocol/pipe_messages.py",
 )  # fmt: skip
 """What tests of outer rings import to start runs or to read their results, and are not about."""

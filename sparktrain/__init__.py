@@ -74,6 +74,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from sparktrain import data, ml, optuna, sklearn, testing
     from sparktrain.api import Pool, attach, extend, launch, pool, refit, resume, run, session, submit, sweep
+    from sparktrain.config.backends import Backend
     from sparktrain.config.distribution import (
         Distribution,
         choice,
@@ -84,7 +85,7 @@ if TYPE_CHECKING:
         randint,
         uniform,
     )
-    from sparktrain.config.gang_spec import Backend, Role
+    from sparktrain.config.gang_spec import Role
     from sparktrain.config.objectives import Constraint, Objective
     from sparktrain.config.stoppers import ASHA, PBT, Hyperband, Median, Patience, StopRule, Threshold, Wilcoxon
     from sparktrain.config.tracking_options import MLflow
@@ -172,7 +173,7 @@ _HOMES = {
     "PastSuggestion": "sparktrain.search.sampler",
     "Sampler": "sparktrain.search.sampler",
     "Suggestion": "sparktrain.search.sampler",
-    "Backend": "sparktrain.config.gang_spec",
+    "Backend": "sparktrain.config.backends",
     "Role": "sparktrain.config.gang_spec",
     "ASHA": "sparktrain.config.stoppers",
     "Hyperband": "sparktrain.config.stoppers",

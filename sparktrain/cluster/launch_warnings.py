@@ -8,7 +8,8 @@ from sparktrain.base import formatting
 from sparktrain.cluster import preflight, spark_facts, spark_settings, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.spark_facts import Facts
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import ResourceError
 
 logger = logging.getLogger("sparktrain")

@@ -12,15 +12,15 @@ from sparktrain.cluster.spark_facts import (
     registered_slots,
     slots,
 )
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import BACKENDS, Backend
+from sparktrain.config.environment import TITLES
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.gpu_slices import slice_text
 from sparktrain.config.quantities import count
 from sparktrain.errors import ResourceError
 from sparktrain.state.restart import EXCUSED_LIMIT
 
-_CONNECTING = {Backend.TORCH: "torch", Backend.JAX: "jax"}
 """Packages that connect a gang by themselves, each with an extra of its name."""
-_TITLES = {"torch": "PyTorch", "jax": "JAX"}
 DEFAULT_AGENTS = 2
 """Agents to start in a session with an unknown number of slots."""
 
@@ -200,10 +200,10 @@ def check_installed(gang: GangSpec, installed: Callable[[str], bool] = is_instal
 
 def check_executors(gang: GangSpec, have: Callable[[str], bool]) -> None:
     """Raises ResourceError when executors lack the package that connects a gang. `have` may block on them."""
-    package = _CONNECTING.get(gang.backend, "")
+    package = BACKENDS[gang.backend].on_executors
     if gang.size > 1 and package and not have(package):
         raise ResourceError(
-            f"backend {gang.backend.value!r} of a gang of {gang.size} needs {_TITLES[package]}, and the executors have "
+            f"backend {gang.backend.value!r} of a gang of {gang.size} needs {TITLES[package]}, and the executors have "
             f"none: install sparktrain[{package}] for their Python, or pass a backend of what they have"
         )
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from os import PathLike
 from typing import Any, Literal, Required, TypedDict
 
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.config.stoppers import StopRule
 from sparktrain.config.tracking_options import MLflow
 

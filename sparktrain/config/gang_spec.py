@@ -2,47 +2,12 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
 
-from sparktrain.config.param_values import described, did_you_mean, shown
+from sparktrain.config.backends import BACKENDS, Backend, backend_named
+from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count, seconds
 from sparktrain.config.server_settings import ServerMode, ServerSettings, server_mode
 from sparktrain.errors import SpecError
-
-AUTO: Literal["auto"] = "auto"
-"""Leaves the choice to the run, which takes the best available backend."""
-
-
-class Backend(StrEnum):
-    """The framework that connects the members."""
-
-    HOROVOD = "horovod"  # a ring of Horovod over Gloo
-    TENSORFLOW = "tensorflow"  # TensorFlow's own collectives and strategies
-    TORCH = "torch"  # PyTorch's process groups, as torchrun sets them up
-    JAX = "jax"  # jax.distributed: JAX has the devices of all members
-    PARAMETER_SERVER = "parameter-server"  # own servers, which apply the gradients of members that do not wait
-    NONE = "none"  # the members only know each other's addresses
-
-    @property
-    def uses_tensorflow(self) -> bool:
-        """Whether members that it connects train by TensorFlow."""
-        return self not in (Backend.TORCH, Backend.JAX, Backend.NONE)
-
-    @property
-    def framework(self) -> str:
-        """The framework by which members train that it connects; empty where that is any."""
-        if self is Backend.NONE:
-            return ""
-        return Backend.TENSORFLOW.value if self.uses_tensorflow else self.value
-
-
-_WITHOUT_STANDBY = {
-    Backend.TENSORFLOW: "its collectives and parameter servers end with a lost member",
-    Backend.JAX: "its devices are lost with a member",
-    Backend.PARAMETER_SERVER: "its workers train on without a lost one",
-    Backend.NONE: "it connects nothing",
-}
-"""Why the members of a backend cannot take a process that waits."""
 
 
 class Role(StrEnum):
@@ -79,7 +44,7 @@ class GangSpec:
     """How long a member may report no training step before it is ended; at least ten times its usual step."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "backend", backend(self.backend))
+        object.__setattr__(self, "backend", backend_named(self.backend))
         self._set_numbers()
         self._check_servers()
         self._check_averaging()
@@ -132,21 +97,8 @@ class GangSpec:
                 f"{prefix} ps_mode {self.ps_mode.value!r}: there the servers get each gradient; pass "
                 "ps_mode='local-sgd', or leave local_steps out"
             )
-        if self.backend is Backend.NONE:
-            raise SpecError(
-                f"{prefix} backend 'none': it averages nothing; choose backend 'horovod', 'tensorflow' or "
-                "'parameter-server', or leave local_steps out"
-            )
-        if self.backend is Backend.TORCH:
-            raise SpecError(
-                f"{prefix} backend 'torch': DistributedDataParallel averages gradients, and sparktrain averages "
-                "weights of Keras models alone; leave local_steps out, and use torch's post-localSGD communication hook"
-            )
-        if self.backend is Backend.JAX:
-            raise SpecError(
-                f"{prefix} backend 'jax': its members average gradients within each step; leave local_steps out, or "
-                "train Keras on TensorFlow with backend 'horovod' or 'tensorflow'"
-            )
+        if refusal := BACKENDS[self.backend].local_steps_refusal:
+            raise SpecError(f"{prefix} backend {self.backend.value!r}: {refusal}")
         if self.backend is Backend.TENSORFLOW and (self.ps or self.evaluator):
             raise SpecError(
                 f"{prefix} TensorFlow's own cluster (ps={self.ps}, evaluator={self.evaluator}): only rings and backend "
@@ -198,10 +150,12 @@ class GangSpec:
                 f"{subject} with local_steps={self.local_steps}: members that train steps by themselves do not heal; "
                 "leave out one of them"
             )
-        if self.backend not in (Backend.HOROVOD, Backend.TORCH) or self.ps or self.evaluator:
-            reason = _WITHOUT_STANDBY.get(self.backend, "it has parameter servers")
+        refusal = BACKENDS[self.backend].standby_refusal
+        if self.size > self.workers:
+            refusal = refusal or "it has parameter servers"
+        if refusal:
             raise SpecError(
-                f"{subject} with backend {self.backend.value!r}: {reason}, and only rings of backends 'horovod' "
+                f"{subject} with backend {self.backend.value!r}: {refusal}, and only rings of backends 'horovod' "
                 "and 'torch' take a process that waits; choose one of them, or leave standby out, and pass more "
                 "agents= for the next process of a lost member"
             )
@@ -225,23 +179,6 @@ class GangSpec:
         """Roles by rank: the chief, the other workers, parameter servers, the evaluator."""
         workers = [Role.CHIEF, *[Role.WORKER] * (self.workers - 1)]
         return (*workers, *[Role.PS] * self.ps, *[Role.EVALUATOR] * self.evaluator)
-
-
-def backend_or_auto(value: object, subject: str = "backend") -> Backend | Literal["auto"]:
-    """The backend named `value`, or "auto", which leaves the choice to the run. Raises SpecError."""
-    return AUTO if value == AUTO else backend(value, subject, AUTO)
-
-
-def backend(value: object, subject: str = "backend", *more: str) -> Backend:
-    """The backend named `value`; `more` has other names that the caller accepts. Raises SpecError."""
-    names = [*more, *(choice.value for choice in Backend)]
-    if isinstance(value, str) and value in list(Backend):
-        return Backend(value)
-    hint = did_you_mean(value, names) if isinstance(value, str) else ""
-    raise SpecError(
-        f"{subject} ({shown(value)}) must be one of {', '.join(map(repr, names))}"
-        f"{hint or '; pass one of them: with none, the members only know each other'}"
-    )
 
 
 ALONE = GangSpec()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal
 
-from sparktrain.config import environment, gang_spec, metric_names, sweep_spec
+from sparktrain.config import backends, environment, metric_names, sweep_spec
 from sparktrain.config.call_option import Keywords, option
 from sparktrain.config.data_sources import Source, named_paths, sources_of
 from sparktrain.config.gang_options import AveragingKeywords, GangKeywords, MemberKeywords
@@ -143,9 +143,9 @@ class DirectoryKeywords(Keywords):
         "name implies neither, pass `mode`.",
         page="results.md#which-end-is-best",
     )
-    backend: gang_spec.Backend | Literal["auto"] = option(
+    backend: backends.Backend | Literal["auto"] = option(
         "What connects the members of a gang: horovod, tensorflow, torch, jax, parameter-server, none, or auto.",
-        ValueRule(gang_spec.backend_or_auto, "NAME", takes=BackendName | gang_spec.Backend),
+        ValueRule(backends.backend_or_auto, "NAME", takes=BackendName | backends.Backend),
         default="auto",
         panel=GANG,
         details="auto uses PyTorch if the modules of the function import torch and not TensorFlow, and JAX if they "

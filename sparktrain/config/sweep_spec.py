@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sparktrain.base.ids import CHIEF
+from sparktrain.config.backends import Backend
 from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
-from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
+from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.metric_names import Mode, metric_name, mode
 from sparktrain.config.objectives import Constraint, Objective, constraints, objectives
 from sparktrain.config.option_rules import notice_address

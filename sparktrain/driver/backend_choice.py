@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.base.optional_packages import is_installed
+from sparktrain.config.backends import Backend
 from sparktrain.config.environment import (
     JAX,
     KERAS_BACKEND,
@@ -16,14 +17,12 @@ from sparktrain.config.environment import (
     keras_backend,
     refusal_in_gang,
 )
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import SpecError
 from sparktrain.usercode.framework_imports import KERAS, NO_IMPORTS, FrameworkImports
 from sparktrain.usercode.keras_choice import KerasChoice
 
 HOROVOD = "horovod"
-_BACKENDS = {TENSORFLOW: ("horovod", "tensorflow"), TORCH: ("torch",), JAX: ("jax",)}
-"""The backends that connect members which train by a framework."""
 _IN_CALL = f"{KERAS_BACKEND} in env= or forward_env="
 
 
@@ -100,8 +99,14 @@ def _otherwise(backend: Backend, imports: FrameworkImports, keras: str) -> str:
     if not others:
         return ""
     lines = " and ".join(imports.line_of(framework) for framework in others)
-    ways = " or ".join(f"backend={name!r}" for framework in others for name in _BACKENDS[framework][:1])
+    ways = " or ".join(f"backend={name!r}" for framework in others for name in _backends(framework)[:1])
     return f"{lines}: pass {ways} to connect members that train by {_titles(others)}"
+
+
+def _backends(framework: str) -> list[str]:
+    """Those that connect members which train by `framework`, without the one that needs servers too."""
+    choices = [choice for choice in Backend if choice is not Backend.PARAMETER_SERVER]
+    return [choice.value for choice in choices if choice.framework == framework]
 
 
 def check_imports(gang: GangSpec, imports: FrameworkImports) -> None:
@@ -117,7 +122,7 @@ def check_imports(gang: GangSpec, imports: FrameworkImports) -> None:
     if imports.may_reach(trains):
         return
     lines = " and ".join(imports.line_of(framework) for framework in others)
-    ways = " or ".join(repr(backend) for framework in others for backend in _BACKENDS[framework])
+    ways = " or ".join(repr(backend) for framework in others for backend in _backends(framework))
     raise SpecError(
         f"backend={gang.backend.value!r}: {lines}, and nothing that the function imports is {TITLES[trains]}, by which "
         f"the members of such a gang train; pass backend={ways}, or 'auto', which chooses by these imports"

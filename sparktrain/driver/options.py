@@ -5,9 +5,10 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 from sparktrain.base.clock import SystemClock
+from sparktrain.config.backends import Backend
 from sparktrain.config.call_option import part, settled
 from sparktrain.config.gang_options import MemberKeywords
-from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
+from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.config.metric_names import mode_of
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.sweep_spec import SweepSpec

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from sparktrain.base.ids import Member
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Display

@@ -5,8 +5,8 @@ from typing import Any
 
 from pyspark.ml.param import TypeConverters
 
+from sparktrain.config.backends import Backend
 from sparktrain.config.call_option import options_in
-from sparktrain.config.gang_spec import Backend
 from sparktrain.config.option_catalog import LaunchKeywords, RunKeywords
 from sparktrain.config.option_rules import place
 from sparktrain.config.param_values import check_name, described, did_you_mean, plain, shown

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from sparktrain.config.backends import Backend
 from sparktrain.config.gang_options import MEMBER_DEFAULTS, MemberKeywords
-from sparktrain.config.gang_spec import Backend
 from sparktrain.config.replication import Replica
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.protocol.feed_messages import MemberStreams

@@ -2,7 +2,8 @@
 
 from msgspec import Struct
 
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.server_settings import ServerSettings
 from sparktrain.protocol.credentials import NO_CERTIFICATES, CertificateBundle
 

@@ -75,7 +75,7 @@ def check(
     """
 
     def work(out: Output) -> int:
-        from sparktrain.config import gang_spec
+        from sparktrain.config import backends
         from sparktrain.config.data_sources import named_paths
         from sparktrain.config.metric_names import metric_name
         from sparktrain.config.param_files.load import parse_params
@@ -88,7 +88,7 @@ def check(
             target=target,
             params=parse_params(param or ()),
             workers=count(workers, "--workers", 1),
-            backend=gang_spec.backend_or_auto(gang_spec.AUTO if backend is None else backend, "--backend"),
+            backend=backends.backend_or_auto(backends.AUTO if backend is None else backend, "--backend"),
             metric=metric_name(metric, "--metric"),
             seed=seed,
             folds=count(folds, "--folds", 1),

@@ -18,8 +18,8 @@ from msgspec import Struct, field, to_builtins
 
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
-from sparktrain.config import gang_spec as gangs
-from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
+from sparktrain.config.backends import AUTO, Backend, backend_named
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.uses import STRATEGY, names
 from sparktrain.driver.backend_choice import Choice, check_imports, choose, keras_setting
 from sparktrain.errors import UserError
@@ -199,7 +199,7 @@ class FunctionCheck:
         if request.backend == AUTO:
             keras = keras_setting(lambda: keras_choice(target), request.env)
             return choose(gang, imports, keras, strategy=strategy)
-        named = replace(gang, backend=gangs.backend(request.backend))
+        named = replace(gang, backend=backend_named(request.backend))
         check_imports(named, imports)
         return Choice(named.backend, "it was asked for")
 

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from sparktrain.base import nesting
 from sparktrain.base.boundary import users_call
 from sparktrain.base.clock import Clock, SystemClock
-from sparktrain.config import gang_spec as gangs
+from sparktrain.config.backends import AUTO, Backend, backend_named
 from sparktrain.config.data_sources import sources_of
 from sparktrain.config.environment import variables
-from sparktrain.config.gang_spec import AUTO, Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.metric_names import metric_name
 from sparktrain.config.param_values import described
 from sparktrain.config.quantities import count
@@ -208,7 +208,7 @@ def _member_call(
     chosen = Backend.NONE
     environment = variables(env or {})
     if members > 1:
-        chosen = _auto(members, environment) if backend == AUTO else gangs.backend(backend)
+        chosen = _auto(members, environment) if backend == AUTO else backend_named(backend)
     sent = json.loads(msgspec.json.encode(case))
     return MemberCall(
         params=sent,

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sparktrain.base.clock import Clock
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.errors import GangNeededError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training import gang_join

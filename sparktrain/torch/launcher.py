@@ -15,7 +15,7 @@ from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest
 from sparktrain.cli.flags import COMMAND_CLASS, option, with_help
 from sparktrain.cli.train_commands import OF_ONE_TRIAL, launched
 from sparktrain.cli.training_flags import request_of, takes
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.config.option_catalog import RunKeywords
 from sparktrain.config.panels import FUNCTION, GANG, SIZE, WHERE
 from sparktrain.config.param_values import shown

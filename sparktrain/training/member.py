@@ -12,7 +12,8 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from sparktrain.base.clock import Clock, SystemClock
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.config.uses import runs_everywhere
 from sparktrain.errors import FormError, ProtocolError
 from sparktrain.protocol import pipe_messages as m

@@ -6,8 +6,9 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sparktrain.config.backends import BACKENDS
 from sparktrain.config.environment import JAX, KERAS_BACKEND, TORCH
-from sparktrain.config.gang_spec import ALONE, Backend, GangSpec
+from sparktrain.config.gang_spec import ALONE, GangSpec
 from sparktrain.usercode.environment_writes import ANY
 from sparktrain.usercode.source_imports import Imports
 
@@ -117,16 +118,6 @@ _EAGER_PACKAGES = frozenset(
     }
 )
 """Each of these loads its parts when it is imported; PySpark leaves out those that need NumPy or gRPC."""
-
-_FRAMEWORKS = {
-    Backend.HOROVOD: frozenset({"horovod.tensorflow", "keras", "tensorflow"}),
-    Backend.TENSORFLOW: frozenset({"keras", "tensorflow"}),
-    Backend.TORCH: frozenset({"torch"}),
-    Backend.JAX: frozenset({"jax"}),
-    Backend.PARAMETER_SERVER: frozenset({"keras", "tensorflow"}),
-    Backend.NONE: frozenset[str](),
-}
-"""Modules that connect a gang's members. `horovod.tensorflow` starts threads in `init()`, which only members call."""
 
 _WRAPPED = "sklearn"
 """What `keras.wrappers` imports when one of its names is used: see deferred_wrappers.py."""
@@ -291,7 +282,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _connecting(gang: GangSpec) -> frozenset[str]:
-    return _FRAMEWORKS[gang.backend] if gang.size > 1 else frozenset()
+    return BACKENDS[gang.backend].preload if gang.size > 1 else frozenset()
 
 
 def _with_importers(excluded: set[str]) -> set[str]:

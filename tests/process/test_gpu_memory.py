@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.driver.engines.local_gpus import VARIABLE
 from sparktrain.errors import ResourceError
 from tests.support.nvidia_smi import STAND_IN, list_gpus, write_stand_in

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.state.outcome import FailureKind
 from tests.process.harness import Bench
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from sparktrain.base.ids import AgentId, Generation, Member, Rank, RunId, TrialId
+from sparktrain.config.backends import Backend
 from sparktrain.config.gang_options import MemberKeywords
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.gang_spec import Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.protocol import certificates, codec

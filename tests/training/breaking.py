@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sparktrain.base.clock import SystemClock, pause
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.errors import FormError, RingError
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining, load

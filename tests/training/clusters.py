@@ -24,7 +24,8 @@ from typing import Any
 
 from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.base.clock import SystemClock
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SparktrainError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.ring_errors import is_loss

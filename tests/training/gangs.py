@@ -27,7 +27,8 @@ from typing import Any
 
 from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.base.clock import SystemClock
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.messages import Message

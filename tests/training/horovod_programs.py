@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.errors import SparktrainError
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.frameworks.keras.distributed_apply import is_distributed

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.errors import OutOfStepError, SpecError
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.collectives.ring import LocalRing, Ring

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from sparktrain.base.clock import SystemClock
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.errors import SparktrainError
 from sparktrain.protocol import pipe_messages as m

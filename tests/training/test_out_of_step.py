@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.executor.zygote_process import MemberProcess, ZygoteProcess
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.state.agent_messages import PeerShared, Seating, Standing

@@ -12,8 +12,8 @@ import pytest
 
 import sparktrain
 from sparktrain.cli.command_table import COMMANDS
+from sparktrain.config.backends import Backend
 from sparktrain.config.call_option import options_in
-from sparktrain.config.gang_spec import Backend
 from sparktrain.config.option_catalog import PoolKeywords, RunKeywords, SweepKeywords
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -4,6 +4,7 @@ A recipe follows the steps of a section as far as one process can: the new part 
 """
 
 import ast
+import dataclasses
 import json
 import multiprocessing.dummy
 import re
@@ -25,11 +26,12 @@ import sparktrain
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.cli import option_tables
 from sparktrain.cli.training_flags import Target, settings_of, takes
-from sparktrain.config import sampler_names, stoppers
+from sparktrain.config import backends, sampler_names, stoppers
+from sparktrain.config.backends import AUTO, Backend
 from sparktrain.config.call_option import documented_by, option, options_in, settled
 from sparktrain.config.distribution import uniform
 from sparktrain.config.gang_options import MemberKeywords
-from sparktrain.config.gang_spec import AUTO, Backend, GangSpec, Role
+from sparktrain.config.gang_spec import GangSpec, Role
 from sparktrain.config.option_catalog import BackendName, LaunchKeywords, RunKeywords
 from sparktrain.config.option_rules import WAIT, integer
 from sparktrain.config.panels import PANELS, TRIALS
@@ -67,8 +69,6 @@ from sparktrain.testing.sampler_contract import SamplerContract
 from sparktrain.testing.store_contract import StoreContract
 from sparktrain.training.collectives import backend
 from sparktrain.training.collectives.ring import LocalRing, Ring
-from sparktrain.training.frameworks.tensorflow.strategies.strategy import _BY_RING
-from sparktrain.usercode.preload import _FRAMEWORKS
 from sparktrain.views.page import page_feed
 from sparktrain.views.page.page_feed import PageFeed
 from sparktrain.views.report.encoding import Live
@@ -251,14 +251,13 @@ class TestStoreByTheSteps(StoreContract):
 
 def test_the_tables_of_backends_have_each_one() -> None:
     assert set(get_args(BackendName)) == {AUTO, *Backend}
-    assert set(_FRAMEWORKS) == set(Backend)
-    assert {*backend._MODULES, Backend.NONE} == set(Backend)
-    assert set(_BY_RING) == set(Backend) - {Backend.TENSORFLOW, Backend.NONE}
+    assert set(backends.BACKENDS) == set(Backend)
 
 
 def test_the_module_of_a_backend_has_a_function_that_joins() -> None:
-    for name in backend._MODULES.values():
-        tree = ast.parse(ROOT.joinpath(*name.split(".")).with_suffix(".py").read_text("utf-8"))
+    for ring in filter(None, (row.ring for row in backends.BACKENDS.values())):
+        path = ROOT.joinpath("sparktrain", "training", "frameworks", *ring.split("."))
+        tree = ast.parse(path.with_suffix(".py").read_text("utf-8"))
         [join] = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "join"]
         assert [argument.arg for argument in join.args.args] == ["joining"]
 
@@ -269,10 +268,11 @@ def test_a_backend_by_the_steps_gives_its_ring(monkeypatch: pytest.MonkeyPatch) 
             self.rank = formation.rank
             self.size = formation.size
 
-    module = ModuleType("sparktrain.training.collectives.new_ring")
+    module = ModuleType("sparktrain.training.frameworks.new_ring")
     module.join = lambda joining: NewRing(joining.formation)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(backend._MODULES, Backend.HOROVOD, module.__name__)
+    row = dataclasses.replace(backends.BACKENDS[Backend.HOROVOD], ring="new_ring")
+    monkeypatch.setitem(backends.BACKENDS, Backend.HOROVOD, row)
     place = MemberAddress("host", "10.0.0.1", 4000, Role.CHIEF)
     formation = Formation(Rank(0), (place, msgspec.structs.replace(place, role=Role.WORKER)))
     joining = backend.Joining(formation, exchange=None, release_port=lambda: None, timeout_s=1.0)  # type: ignore[arg-type]

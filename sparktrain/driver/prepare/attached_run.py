@@ -7,7 +7,7 @@ import msgspec
 
 from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.token_renewer import TokenKeeper
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.driver.continuation.warm_start import resumed_plan
 from sparktrain.driver.data.run_data import changes_of, missing

@@ -11,8 +11,9 @@ import msgspec
 from sparktrain.base.optional_packages import check_tensorboard
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
+from sparktrain.config.backends import Backend
 from sparktrain.config.environment import TENSORFLOW
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, ResumeKeywords, RunKeywords
 from sparktrain.config.option_rules import CoordinatorPlace
 from sparktrain.config.store_address import StoreAddress

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import BACKENDS, Backend
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.collectives.ring import LocalRing, Ring
@@ -76,20 +76,11 @@ class Joining:
 
 JoinRing = Callable[[Joining], Ring]
 """The one function of a backend's module: connects to the other members. Blocks until all are. Raises FormError."""
-_RINGS = "sparktrain.training.frameworks.tensorflow.collectives"
-_SERVERS = "sparktrain.training.frameworks.tensorflow.parameter_server"
-_MODULES = {
-    Backend.HOROVOD: f"{_RINGS}.horovod_ring",
-    Backend.TENSORFLOW: f"{_RINGS}.tf_collectives",
-    Backend.PARAMETER_SERVER: f"{_SERVERS}.ps_ring",
-    Backend.TORCH: "sparktrain.training.frameworks.torch.torch_ring",
-    Backend.JAX: "sparktrain.training.frameworks.jax.jax_ring",
-}
 
 
 def load(backend: Backend) -> JoinRing:
     """The backend's `join`; imports its framework, which may take seconds. Raises ImportError."""
-    if backend is Backend.NONE:
+    if not BACKENDS[backend].ring:
         return lambda joining: LocalRing()
-    module = importlib.import_module(_MODULES[backend])
+    module = importlib.import_module(f"sparktrain.training.frameworks.{BACKENDS[backend].ring}")
     return cast(JoinRing, module.join)

@@ -5,8 +5,9 @@ from pathlib import Path
 import sparktrain
 from sparktrain.cluster.preflight import agents_for, check_executors, check_installed, check_pool, check_standby
 from sparktrain.cluster.spark_facts import Facts
+from sparktrain.config.backends import Backend
 from sparktrain.config.data_sources import StreamSource
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.param_files.load import load_params, parse_params
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sparktrain.base import optional_packages
 from sparktrain.cluster import preflight
 from sparktrain.cluster.spark_facts import Facts
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import ResourceError, SpecError
 
 CORES = 8

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.config.gang_spec import ALONE, Backend, GangSpec, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import ALONE, GangSpec, Role
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.errors import SpecError
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from sparktrain.base.clock import Clock
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.protocol.messages import Code
 from sparktrain.rundir import checkpoints

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sparktrain.cluster import preflight
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.driver import backend_choice
 from sparktrain.driver.backend_choice import check_imports, choose, needed_keras
 from sparktrain.driver.first_lines import opening

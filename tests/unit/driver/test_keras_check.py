@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from sparktrain.config.backends import Backend
 from sparktrain.config.environment import keras_backend
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.driver.backend_choice import (
     check_inherited_keras,
     check_needed_keras,

@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
+from sparktrain.config.backends import Backend
 from sparktrain.config.call_option import settled
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_catalog import LaunchKeywords
 from sparktrain.config.server_settings import ServerMode, ServerSettings
 from sparktrain.config.stoppers import ASHA

@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from sparktrain.base.ids import TrialId
+from sparktrain.config.backends import Backend
 from sparktrain.config.call_option import settled
 from sparktrain.config.data_sources import TableSource
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_catalog import ResumeKeywords
 from sparktrain.driver.finish import run_end
 from sparktrain.driver.first_lines import opening

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from sparktrain.base.ids import Generation, TrialId
+from sparktrain.config.backends import Backend
 from sparktrain.config.gang_options import MEMBER_DEFAULTS
-from sparktrain.config.gang_spec import Backend, GangSpec, Role
+from sparktrain.config.gang_spec import GangSpec, Role
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.datasets.manifest import DataRef, MemberData
 from sparktrain.display.progress import MemberState

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.runs.next_commands import NextCommands, logs_command
 
 

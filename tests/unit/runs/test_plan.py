@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from sparktrain.config.backends import Backend
 from sparktrain.config.gang_options import MEMBER_DEFAULTS
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.option_rules import CHANGES
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import ResumeError, RunDirectoryError, SpecError

@@ -2,7 +2,8 @@
 
 import pytest
 
-from sparktrain.config.gang_spec import Backend, GangSpec, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec, Role
 from sparktrain.state.topology import Formation, MemberAddress
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError, SpecError
 from sparktrain.protocol.pipe_messages import Assignment, LocalCode
 from sparktrain.state.topology import ALONE, MemberAddress

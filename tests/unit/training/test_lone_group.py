@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.state.topology import ALONE, Formation
 from sparktrain.training.collectives.ring import LocalRing
 from sparktrain.training.frameworks.torch import lone_group

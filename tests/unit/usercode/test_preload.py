@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.usercode.preload import KerasInTrials, keras_left_by_pool, pool_modules, shared
 from sparktrain.usercode.serialize import preload_choice
 from sparktrain.usercode.target import resolve

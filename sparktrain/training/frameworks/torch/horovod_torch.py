@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.base.patched_imports import patch_when_imported
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.errors import FormError, SpecError
 
 if TYPE_CHECKING:

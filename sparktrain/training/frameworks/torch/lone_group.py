@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from sparktrain.base.patched_imports import patch_when_imported
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.training.gang_join import JoinedGang
 
 _MODULE = "torch.distributed"

@@ -9,7 +9,8 @@ import pytest
 
 import sparktrain as st
 from sparktrain.cluster.executor_loss import explain_failure
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines import local_engine

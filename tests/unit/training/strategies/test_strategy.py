@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from sparktrain.base.clock import SystemClock
-from sparktrain.config.gang_spec import Backend, GangSpec
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import SpecError, StrategyError
 from sparktrain.state.topology import Formation, MemberAddress
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies

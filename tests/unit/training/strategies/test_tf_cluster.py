@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from sparktrain.base.clock import SystemClock
-from sparktrain.config.gang_spec import Backend, GangSpec, Role
+from sparktrain.config.backends import Backend
+from sparktrain.config.gang_spec import GangSpec, Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import ALONE, Formation, MemberAddress
 from sparktrain.training.collectives.ring_errors import is_loss

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.base.patched_imports import ImportHook, patching
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from tensorflow.python.distribute.parameter_server_strategy_v2 import ParameterS
 from tensorflow.python.eager import context
 
 from sparktrain.base.clock import SystemClock
-from sparktrain.config.gang_spec import Backend
+from sparktrain.config.backends import Backend
 from sparktrain.errors import StrategyError
 from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster, tf_start

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.base.clock import Clock
-from sparktrain.config.gang_spec import Backend, Role
+from sparktrain.config.backends import BACKENDS, Backend
+from sparktrain.config.gang_spec import Role
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError, StrategyError
 from sparktrain.state.topology import Formation
@@ -34,13 +35,6 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 }
 _CONNECTED = (MULTI_WORKER, PARAMETER_SERVER)
 _ELSEWHERE = Homes()
-_BY_RING = {
-    Backend.HOROVOD: "replace that line by ctx.distribute(optimizer), which trains on its ring",
-    Backend.TORCH: "leave that line out, for PyTorch connects these members; or choose backend 'tensorflow'",
-    Backend.JAX: "leave that line out, for JAX connects these members; or choose backend 'tensorflow'",
-    Backend.PARAMETER_SERVER: "replace that line by ctx.distribute(optimizer), which trains by its servers",
-}
-_BY_ITSELF = "leave that line out: no ring connects these members"
 _MUST_CALL = "every member that trains must call ctx.strategy(), and soon after the others: see its log"
 _MUST_SERVE = "it should serve the chief: see its log"
 # TensorFlow raises RuntimeError and ValueError for this, as for much else: only the texts differ.
@@ -130,7 +124,7 @@ class Strategies:
         gang = self._formation
         call = self._call(kind)
         if gang.size > 1 and self._backend is not Backend.TENSORFLOW:
-            instead = _BY_RING.get(self._backend, _BY_ITSELF)
+            instead = BACKENDS[self._backend].strategy_advice
             raise StrategyError(
                 f"{call} in a gang with backend {self._backend.value!r}: strategies connect gangs with backend "
                 f"'tensorflow'; pass backend='tensorflow' (--backend tensorflow), or {instead}"
