@@ -14,22 +14,18 @@ from typing import Any
 import numpy as np
 
 from sparktrain.base.formatting import first_line
-from sparktrain.errors import RingError
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives import barrier
-from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.eager_call_log import EagerCallLog
-from sparktrain.training.collectives.ring import Ring, Tensor, values_in
-from sparktrain.training.collectives.step_notes import StepNotes
+from sparktrain.training.collectives.gang_ring import GangRing
+from sparktrain.training.collectives.ring import Tensor, values_in
 from sparktrain.training.frameworks.imported import ALL
 
 
-class EagerRing(Ring):
+class EagerRing(GangRing):
     """See base class. A framework adds how flat arrays travel: these are of NumPy, or tensors of the framework where it
     also replaces what makes arrays flat and back."""
 
     calls: EagerCallLog
-    notes: StepNotes
     # All errors of torch are, and few have a class of their own.
     broken: tuple[type[Exception], ...] = (RuntimeError,)
     """What the framework raises where a member is gone, or has passed another shape."""
@@ -37,18 +33,8 @@ class EagerRing(Ring):
     """The text of the error where a member calls something else."""
 
     def __init__(self, formation: Formation) -> None:
+        super().__init__(formation)
         self.calls = EagerCallLog()
-        self.notes = StepNotes()
-        self.continuity = Continuity()
-        self.traced_names: set[str] = set()
-        """None: every collective is eager."""
-        self._closed = False
-        self._take_place(formation)
-
-    def _take_place(self, formation: Formation) -> None:
-        self.formation = formation
-        self.rank = formation.rank
-        self.size = formation.size
 
     @property
     def values(self) -> Any:
@@ -106,12 +92,6 @@ class EagerRing(Ring):
             joined = self._joined([row[: count * row_bytes] for row, count in zip(rows, counts, strict=True)])
             return self._from_bytes(joined, tensor, (sum(counts), *row_shape))
 
-    def close(self) -> None:
-        """See base class."""
-        if not self._closed:
-            self._closed = True
-            self._end()
-
     # ---- what a framework has
 
     @abstractmethod
@@ -121,10 +101,6 @@ class EagerRing(Ring):
     @abstractmethod
     def _rows(self, flat: Tensor) -> Sequence[Tensor]:
         """The bytes of each member, by rank; all pass as many. Blocks."""
-
-    @abstractmethod
-    def _end(self) -> None:
-        """Leave together with all other members; one that is gone does not undo the work of the others."""
 
     def _sent(self, flat: Tensor) -> Tensor:
         """The bytes of the member `source`; all pass as many. Blocks."""
@@ -184,10 +160,7 @@ class EagerRing(Ring):
         try:
             yield
         except self.broken as error:
-            raise RingError(
-                f"{barrier.this_member(self.formation)}: operation {name!r} of the ring failed: a member is gone, or "
-                f"passed another shape ({first_line(error)})"
-            ) from error
+            raise self._failed(name, first_line(error)) from error
 
 
 def _split(flat: Tensor, like: Sequence[Tensor]) -> Iterator[Tensor]:

@@ -225,7 +225,7 @@ class TorchRing(EagerRing):
         self.leave()
         changes = replace(self._joining.changes, number=number)
         self._joining = replace(self._joining, formation=formation, changes=changes)
-        self._take_place(formation)
+        self.take_place(formation)
         if self.is_waiting:
             self.is_waiting = False
             torch_environment.on_rank_read(None)

@@ -136,11 +136,6 @@ class HorovodRing(NamedRing):
         self.peers.shut_down()
 
     @property
-    def formation(self) -> Formation:
-        """Who is in the ring."""
-        return self._formation
-
-    @property
     def peers(self) -> PeerConnections:
         """The connections to the other members."""
         return self._connection.peers
@@ -160,9 +155,8 @@ class HorovodRing(NamedRing):
         """
         self.leave()
         self._joining = replace(self._joining, formation=formation)
-        self._formation = formation
         self._connection = _connect(self._joining)
-        self.resize(formation)
+        self.take_place(formation)
 
     @as_written
     def allreduce(self, tensors: Sequence[tf.Tensor], *, average: bool, name: str) -> list[tf.Tensor]:

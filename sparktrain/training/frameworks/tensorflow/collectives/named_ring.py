@@ -11,10 +11,7 @@ from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 
 from sparktrain.errors import RingError
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives import barrier
-from sparktrain.training.collectives.continuity import Continuity
-from sparktrain.training.collectives.ring import Ring
-from sparktrain.training.collectives.step_notes import StepNotes
+from sparktrain.training.collectives.gang_ring import GangRing
 from sparktrain.training.frameworks.tensorflow.collectives.bucketing import carry, in_chunks
 from sparktrain.training.frameworks.tensorflow.collectives.call_log import CallLog, CallTimes
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import PREFIX, OpNames, as_written
@@ -22,11 +19,10 @@ from sparktrain.training.frameworks.tensorflow.collectives.op_names import PREFI
 HOST = "/CPU:0"
 
 
-class NamedRing(Ring):
+class NamedRing(GangRing):
     """See base class."""
 
     calls: CallLog
-    notes: StepNotes
     _ends_with_error = False
     """Whether an operation that has failed ends all others of the process."""
 
@@ -37,25 +33,18 @@ class NamedRing(Ring):
 
         `resizes`: the ring may get another size, which functions that are traced already must use.
         """
-        self.rank = formation.rank
-        self.size = formation.size
         self._resizes = resizes
         self._traced_size: tf.Variable | None = None
         """The size for traced functions, where it may change."""
+        super().__init__(formation)
         self.timeout_s = timeout_s
         self.calls = CallLog()
-        self.notes = StepNotes()
         self._times = CallTimes()
         self.notes.traced = self._times.newest
         self._batches = CallTimes()
         self.notes.traced_feeds = self._batches.newest
-        self._formation = formation
         self._moved = moved
         self._names = OpNames()
-        self._closed = False
-        self.continuity = Continuity()
-        self.traced_names: set[str] = set()
-        """The names of collectives in functions."""
         self.passenger: Any = None
         """What travels with the gradients of tapes; None for nothing. Set it before a step is traced."""
 
@@ -73,10 +62,9 @@ class NamedRing(Ring):
                 self._traced_size = tf.Variable(float(self.size), trainable=False, dtype=tf.float64)
         return self._traced_size.read_value()
 
-    def resize(self, formation: Formation) -> None:
-        """This member has joined the ring of `formation`, perhaps one of another size."""
-        self.rank = formation.rank
-        self.size = formation.size
+    def take_place(self, formation: Formation) -> None:
+        """See base class."""
+        super().take_place(formation)
         if self._traced_size is not None:
             self._traced_size.assign(float(self.size))
 
@@ -128,12 +116,9 @@ class NamedRing(Ring):
         """See base class."""
         return tf.constant(array)
 
-    def close(self) -> None:
+    def _end(self) -> None:
         """See base class. The members wait for each other, so that none ends while another still needs it."""
-        if self._closed:
-            return
-        self._closed = True
-        with suppress(RingError):  # a member that is gone does not undo the work of the others
+        with suppress(RingError):
             self.allreduce([tf.zeros([1])], average=False, name="closing")
             self._shut_down()
 
@@ -184,10 +169,7 @@ class NamedRing(Ring):
         except tf.errors.OpError as error:
             self._closed = self._closed or self._ends_with_error
             late = f", has not called it for {self.timeout_s:g} s" if self.timeout_s else ""
-            raise RingError(
-                f"{barrier.this_member(self._formation)}: operation {name!r} of the ring failed: a member is gone"
-                f"{late}, or passed another shape ({error.message})"
-            ) from error
+            raise self._failed(name, error.message, late) from error
 
 
 class BatchTimes:
