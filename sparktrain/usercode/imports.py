@@ -18,6 +18,8 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import cloudpickle
+
 from sparktrain.usercode.environment_writes import written_by
 from sparktrain.usercode.import_cache import shared
 from sparktrain.usercode.module_aliases import is_alias
@@ -230,6 +232,11 @@ def plain_function_of(value: object) -> FunctionType | None:
             value = called
 
 
+def goes_by_value(module: object) -> bool:
+    """Whether `cloudpickle.register_pickle_by_value` has this module or a package above it: executors need no file."""
+    return any(f"{module}.".startswith(f"{name}.") for name in cloudpickle.list_registry_pickle_by_value())
+
+
 def is_users(value: FunctionType | type) -> bool:
     """Whether a function or class is the user's: from a script, notebook or local module, or created at runtime."""
     module = value.__module__ or "__main__"
@@ -269,7 +276,7 @@ def _module_of(value: object) -> list[str]:
     module = (
         value.__module__ if isinstance(value, FunctionType | BuiltinFunctionType | type) else type(value).__module__
     )
-    return [] if module in (None, "__main__", "builtins") else [module]
+    return [] if module in (None, "__main__", "builtins") or goes_by_value(module) else [module]
 
 
 def _reads(function: FunctionType, imports: Imports) -> Iterator[object]:

@@ -22,7 +22,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from sparktrain.protocol import sent_script
-from sparktrain.usercode.imports import CACHED, MAIN
+from sparktrain.usercode.imports import CACHED, MAIN, goes_by_value
 from sparktrain.usercode.keras_objects import check_known, of_keras
 from sparktrain.usercode.library_objects import Home, LibraryObjects
 
@@ -65,6 +65,8 @@ class ScriptPickler(sent_script.CodePickler):
         """The globals of the script, once a function of it was pickled."""
         self._by_value: dict[int, Any] = {}
         """Functions and classes that were pickled by value."""
+        self.named: set[str | None] = set()
+        """Modules of objects that reduce themselves to their names."""
 
     def dump_function(
         self, function: Any, registered: Callable[["ScriptPickler"], dict[str, Any]], settings: dict[str, Any]
@@ -107,6 +109,8 @@ class ScriptPickler(sent_script.CodePickler):
                 self._by_value[id(value)] = value
             return reduced
         reduced = value.__reduce_ex__(cloudpickle.DEFAULT_PROTOCOL)
+        if isinstance(reduced, str):
+            self.named.add(_module_of(value))
         if isinstance(reduced, str) and _module_of(value) in MAIN:
             raise TypeError(f"{reduced!r} is pickled by its name in the script, which executors do not have")
         if of_keras(kind):
@@ -242,7 +246,7 @@ def _param_spec(value: Any) -> tuple[Any, ...] | None:
 
 def _is_importable(value: Any) -> bool:
     """Whether an object that is pickled by its name is found under that, in a module that executors can have."""
-    if (module := _module_of(value)) in MAIN:
+    if (module := _module_of(value)) in MAIN or goes_by_value(module):
         return False
     held: Any = sys.modules.get(str(module))
     for name in getattr(value, "__qualname__", value.__name__).split("."):

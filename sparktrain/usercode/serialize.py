@@ -25,11 +25,7 @@ from sparktrain.usercode.closure import (
 )
 from sparktrain.usercode.dynamic_imports import is_on_path, named_packages
 from sparktrain.usercode.environment_copy import A_COPY, holds_environment
-from sparktrain.usercode.imports import (
-    Sources,
-    imports_of_function,
-    plain_function_of,
-)
+from sparktrain.usercode.imports import Sources, goes_by_value, imports_of_function, plain_function_of
 from sparktrain.usercode.keras_objects import CustomKerasError
 from sparktrain.usercode.keras_registry import registered
 from sparktrain.usercode.module_graph import reached_files, reached_imports
@@ -69,8 +65,8 @@ def pack(
         data = target.reference.encode()
         archive = _modules_archive(target, sources, values)
     else:
-        data = _pickle(target.function, limit, settings)
-        archive = _archive(_local_modules(target.function, data, sources), _dynamic(target, sources, values))
+        data, named = _pickle(target.function, limit, settings)
+        archive = _archive(_local_modules(target.function, data, named, sources), _dynamic(target, sources, values))
     if len(data) + len(archive) > limit:
         raise _too_large(target.function, f"{(len(data) + len(archive)) / MIB:.0f} MiB", limit)
     archive = with_origins(archive, data, target.root)
@@ -82,7 +78,7 @@ def pickled(function: Callable[..., Any], limit: int = CODE_BYTES) -> bytes:
 
     Raises FunctionError when it cannot be pickled, or has more than `limit` bytes.
     """
-    return _pickle(function, limit, {})
+    return _pickle(function, limit, {})[0]
 
 
 def unpickled(data: bytes) -> Any:
@@ -164,15 +160,19 @@ def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[
     return [place for place in places if is_on_path(place.stem)]
 
 
-def _pickle(function: Callable[..., Any], limit: int, settings: Mapping[str, dict[str, Any]]) -> bytes:
+def _pickle(
+    function: Callable[..., Any], limit: int, settings: Mapping[str, dict[str, Any]]
+) -> tuple[bytes, set[str | None]]:
+    """The bytes, and the modules of objects in them that reduce themselves to their names."""
     for capture in captures_of(function):
         if belongs_to_driver(capture.value):
             raise _cannot_be_sent(function, capture, "is Spark's")
         if (_known_size(capture.value) or 0) > limit:  # found without a copy
             raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit)
     sink = Sink(limit, keep=True)
+    pickler = ScriptPickler(sink)
     try:
-        ScriptPickler(sink).dump_function(function, lambda pickler: registered(pickler, function), dict(settings))
+        pickler.dump_function(function, lambda pickler: registered(pickler, function), dict(settings))
     except TooLargeError:
         raise _too_large(function, f"more than {limit / MIB:.3g} MiB", limit) from None
     except Exception as error:
@@ -188,7 +188,7 @@ def _pickle(function: Callable[..., Any], limit: int, settings: Mapping[str, dic
     # cloudpickle copies os.environ by value, so that a run would store the driver's secrets.
     if holds_environment(data):
         raise _copies_environment(function, limit)
-    return data
+    return data, pickler.named
 
 
 def _cannot_be_sent(function: object, capture: Capture, why: str) -> FunctionError:
@@ -264,12 +264,17 @@ def _size(value: object) -> int:
     return sink.size
 
 
-def _local_modules(function: Callable[..., Any], data: bytes, sources: Sources) -> list[Path]:
-    """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs."""
+def _local_modules(
+    function: Callable[..., Any], data: bytes, named: Collection[str | None], sources: Sources
+) -> list[Path]:
+    """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs.
+
+    A module that goes by value is in the pickle as a text alone, unless objects of it go by their names."""
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
     # A pickle names the classes of values by their modules, which the function need not import itself.
-    referred = {name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data}
+    possible = (name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data)
+    referred = {name for name in possible if name in named or not goes_by_value(name)}
     modules = imports_of_function(function).modules
     imported = modules | sources.imports_of_modules(modules).modules
     return sources.places_of(imported | referred | sources.imports_of_modules(referred).modules)

@@ -214,6 +214,39 @@ def test_a_cached_function_brings_the_modules_that_it_imports(tmp_path: Path, mo
     assert b"pickler_rows.py" in pack(cell(source)).archive
 
 
+VALUES = """
+import functools
+class Single:
+    def __reduce__(self): return "ONLY"
+ONLY = Single()
+def double(x): return 2 * x
+@functools.cache
+def triple(x): return 3 * x
+def plain(): return double(2)
+def cached(): return triple(2)
+def single(): return ONLY
+"""
+
+
+@pytest.mark.parametrize(("name", "returned"), [("plain", 4), ("cached", 6), ("single", None)])
+def test_a_module_that_goes_by_value_is_sent_only_for_what_goes_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, returned: int | None
+) -> None:
+    (tmp_path / "pickler_values.py").write_text(VALUES)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("pickler_values")
+    assert b"pickler_values.py" in pack(getattr(module, name)).archive
+    cloudpickle.register_pickle_by_value(module)
+    code = pack(getattr(module, name))
+    cloudpickle.unregister_pickle_by_value(module)
+    monkeypatch.setitem(sys.modules, "pickler_values", None)
+    if returned is None:
+        assert b"pickler_values.py" in code.archive
+    else:
+        assert b"pickler_values.py" not in code.archive
+        assert pickle.loads(code.function)() == returned
+
+
 def test_what_only_the_script_can_name_is_refused() -> None:
     class ByName:
         def __reduce__(self) -> str:
