@@ -30,14 +30,14 @@ from tests.unit.driver.drivers import Climber, Driver, World, outcome, play, pre
 from tests.unit.store.gated import Crash, FailAt, fault
 
 FIFTY_TRIALS = pytest.mark.all(
-    case="a driver of 50 trials dies after each operation of its store", covered_by="a driver of 12 trials"
+    case="a driver of 50 trials dies after each operation of its store", covered_by="a driver of seven trials"
 )
 
 ALL_HISTORIES = pytest.mark.all(
     case="a hundred histories of drivers", covered_by="the first forty of them; each mistake is looked for in a hundred"
 )
 
-TRIALS, FEW = 50, 12
+TRIALS, FEW, FEWEST = 50, 12, 7
 HISTORIES, SOME_HISTORIES = 100, 40
 AGAIN = 2
 """Operations of the store between a Ctrl-C and the second one."""
@@ -111,7 +111,7 @@ async def run_or_die(driver: Driver) -> RunOutcome | None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("trials", [FEW, pytest.param(TRIALS, marks=FIFTY_TRIALS)])
+@pytest.mark.parametrize("trials", [FEWEST, pytest.param(TRIALS, marks=FIFTY_TRIALS)])
 def test_a_driver_may_die_after_each_operation_of_its_store(trials: int) -> None:
     run, points = prepared(trials), 0
     while True:
@@ -126,13 +126,13 @@ def test_a_driver_may_die_after_each_operation_of_its_store(trials: int) -> None
 
 @pytest.mark.parametrize("again", [None, AGAIN], ids=["once", "twice"])
 def test_a_driver_may_be_interrupted_at_each_operation_of_its_store(again: int | None) -> None:
-    run, endings = prepared(FEW), Counter[Ending | None]()
+    run, endings = prepared(FEWEST), Counter[Ending | None]()
     while not endings[Ending.COMPLETE]:
         world, gate = World(), Interrupt(endings.total(), again)
         ended = play(run_or_die(Driver(world, run, gate, interrupted=gate.pressed)))
         endings[ended.end.ending if ended else None] += 1
-        audit(world, play(Driver(world, run, whole).run()), FEW)
-    assert endings[Ending.STOPPED if again is None else None] > FEW
+        audit(world, play(Driver(world, run, whole).run()), FEWEST)
+    assert endings[Ending.STOPPED if again is None else None] > FEWEST
 
 
 FATES = ("dies before", "dies after", "fails before", "fails after", "sleeps", "interrupted", "interrupted twice")
