@@ -246,10 +246,12 @@ def is_users(value: FunctionType | type) -> bool:
 
 def uses_of_globals(code: CodeType) -> Iterator[Use]:
     """The global variables that `code` and the functions within it read."""
-    line = code.co_firstlineno
+    line, stored = code.co_firstlineno, set[str]()
     for instruction in dis.get_instructions(code):
         line = instruction.positions.lineno or line if instruction.positions else line
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        if instruction.opname == "STORE_NAME":  # in the body of a class
+            stored.add(instruction.argval)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME") and instruction.argval not in stored:
             yield Use(str(instruction.argval), line, code.co_name)
     for nested in _nested(code):
         yield from uses_of_globals(nested)

@@ -22,7 +22,7 @@ import cloudpickle
 from cloudpickle import cloudpickle as internals
 
 from sparktrain.protocol import sent_script
-from sparktrain.usercode.imports import CACHED, MAIN, goes_by_value
+from sparktrain.usercode.imports import CACHED, MAIN, goes_by_value, uses_of_globals
 from sparktrain.usercode.keras_objects import check_known, of_keras
 from sparktrain.usercode.library_objects import Home, LibraryObjects
 
@@ -143,6 +143,9 @@ class ScriptPickler(sent_script.CodePickler):
             self.globals_ref[id(names)] = _ScriptNames(python_names)
         reduced = super()._dynamic_function_reduce(function)
         _, slots = reduced[2]
+        # cloudpickle overlooks what the body of a class reads, such as an annotation or a default value.
+        read = dict.fromkeys(use.name for use in uses_of_globals(function.__code__) if use.name not in _PYTHONS_OWN)
+        slots["__globals__"] |= {name: names[name] for name in read if name in names}
         for key in ("__globals__", "__kwdefaults__"):
             slots[key] = slots[key] and {name: self._named(value) for name, value in slots[key].items()}
         slots["__defaults__"] = slots["__defaults__"] and tuple(map(self._named, slots["__defaults__"]))

@@ -207,6 +207,23 @@ def test_what_pickles_itself_by_a_name_of_the_script_travels_by_value() -> None:
     )  # fmt: skip
 
 
+IN_A_BODY = """
+import threading
+from typing import Any
+RATE, LOCK = 2, threading.Lock()
+def train():
+    class C:
+        LOCK = RATE
+        at = LOCK
+        def f(self, x: Any = None): return x + self.at
+    return C().f(3)
+"""
+
+
+def test_what_the_body_of_a_class_within_the_function_reads_travels_and_nothing_else() -> None:
+    assert pickle.loads(pickled(cell(IN_A_BODY)))() == 5
+
+
 def test_a_cached_function_brings_the_modules_that_it_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pickler_rows.py").write_text("")
     monkeypatch.syspath_prepend(tmp_path)
