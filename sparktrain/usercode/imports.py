@@ -18,8 +18,6 @@ from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-import cloudpickle
-
 from sparktrain.usercode.environment_writes import written_by
 from sparktrain.usercode.import_cache import shared
 from sparktrain.usercode.module_aliases import is_alias
@@ -234,7 +232,9 @@ def plain_function_of(value: object) -> FunctionType | None:
 
 def goes_by_value(module: object) -> bool:
     """Whether `cloudpickle.register_pickle_by_value` has this module or a package above it: executors need no file."""
-    return any(f"{module}.".startswith(f"{name}.") for name in cloudpickle.list_registry_pickle_by_value())
+    cloudpickle = sys.modules.get("cloudpickle")  # a process that has not imported it has registered nothing
+    names = cloudpickle.list_registry_pickle_by_value() if cloudpickle is not None else ()
+    return any(f"{module}.".startswith(f"{name}.") for name in names)
 
 
 def is_users(value: FunctionType | type) -> bool:
