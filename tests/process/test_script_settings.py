@@ -24,20 +24,15 @@ def compare(train):
     log = open(trial.log).read() if os.path.exists(trial.log) else ""
     print(json.dumps({"script": train(0.1), "trial": trial.metrics, "error": str(trial.error), "log": log}))
 """
-FRESH = """
-import os
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-import absl.flags, csv, decimal, locale, multiprocessing
-import jax, keras, lightgbm, mlflow, numpy, optuna, pandas, scipy.special, sklearn, tensorflow, xgboost
-import sparktrain
-from sparktrain.protocol.settings import script_settings
-print(list(script_settings.described(script_settings.changed())))
-"""
-
-
 SETTINGS = """
-import csv, decimal, locale, multiprocessing, warnings
-import jax, keras, numpy, pandas, scipy.special, sklearn, tensorflow as tf, xgboost
+import absl.flags, csv, decimal, locale, logging, multiprocessing, warnings
+import jax, keras, lightgbm, mlflow, numpy, optuna, pandas, scipy.special, sklearn, tensorflow as tf, xgboost
+from sparktrain.protocol.settings import script_settings
+
+if __name__ == "__main__":
+    unset = list(script_settings.described(script_settings.changed()))
+    assert not unset, f"a program that sets nothing has something to take over: {unset}"
+logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 keras.config.set_floatx("float64")
 keras.config.set_dtype_policy("mixed_bfloat16")
@@ -105,6 +100,7 @@ def train(lr):
         "spawn": multiprocessing.get_start_method() == "spawn",
         "recursion": sys.getrecursionlimit(),
         "path": "/opt" in sys.path,
+        "logger": logging.getLogger("tensorflow").level,
     }
     keras.config.set_dtype_policy("float32")  # of the function, which is later
     numbers["later"] = keras.layers.Dense(2).compute_dtype == "float32"
@@ -146,12 +142,12 @@ class Model(ClassifierMixin, BaseEstimator):
 
 if __name__ == "__main__":
     common = {"dir": tempfile.mkdtemp(), "progress": False}
-    gang = st.run(train, {"lr": 1.0}, workers=2, backend="none", spark=st.local(slots=2), name="gang", **common)
-    study = optuna.create_study()
-    st.optuna.optimize(study, objective, 1, spark=st.local(slots=1), name="study", **common)
-    rows = numpy.arange(8.0)[:, None], numpy.array([0, 1] * 4)
-    common |= {"spark": st.local(slots=1), "name": "search"}
-    search = st.sklearn.search_cv(Model(), {"c": [1]}, *rows, cv=2, refit=False, **common)
+    with st.pool(st.local(slots=2), preload=["sklearn"]) as common["pool"]:
+        gang = common["pool"].run(train, {"lr": 1.0}, workers=2, backend="none", name="gang", dir=common["dir"])
+        study = optuna.create_study()
+        st.optuna.optimize(study, objective, 1, name="study", **common)
+        rows = numpy.arange(8.0)[:, None], numpy.array([0, 1] * 4)
+        search = st.sklearn.search_cv(Model(), {"c": [1]}, *rows, cv=2, refit=False, name="search", **common)
     print(json.dumps([gang.metrics["loss"], study.best_value, search.best_score_]))
 """
 
@@ -180,11 +176,7 @@ def compared(folder: Path, program: str, *arguments: str, **variables: str) -> d
     return values
 
 
-def test_a_program_that_sets_nothing_has_nothing_to_take_over(tmp_path: Path) -> None:
-    assert run(tmp_path, FRESH) == "[]"
-
-
-def test_settings_of_libraries(tmp_path: Path) -> None:
+def test_settings_of_libraries_and_none_where_a_program_sets_nothing(tmp_path: Path) -> None:
     values = compared(tmp_path, SETTINGS)
     assert values["trial"] == values["script"]
 
@@ -231,7 +223,6 @@ def test_logging_and_flags(tmp_path: Path) -> None:
             EXACT = 2
 
         logging.basicConfig(level=logging.INFO, format="<%(levelname)s %(name)s> %(message)s")
-        logging.getLogger("tensorflow").setLevel(logging.ERROR)
         log = logging.getLogger("vision")
         log.setLevel(logging.DEBUG)
         RATE = flags.DEFINE_float("rate", 2.0, "a rate")
@@ -243,8 +234,6 @@ def test_logging_and_flags(tmp_path: Path) -> None:
             log.debug("a detail")
             logging.getLogger("other").info("a fact")
             logging.getLogger("other").debug("nothing")
-            import tensorflow
-            logging.getLogger("tensorflow").warning("nothing")
             return {"loss": RATE.value * FLAGS.rate, "names": len(FLAGS.names), "exact": FLAGS.mode.value}
 
         if __name__ == "__main__":
