@@ -9,17 +9,10 @@ import cloudpickle
 import pytest
 
 import sparktrain as st
+import tests
 from sparktrain.base import process_tree
 from sparktrain.executor.zygote_process import ZygoteProcess
-from tests.process import harness
 from tests.process.harness import MARK, Bench, marked
-
-MANY_TRIALS = (
-    "boosting", "callbacks", "data", "failed_trials", "gang_runs", "live_page", "optuna", "population", "refit",
-    "repeated_cases", "resumed_calls", "sampled_sweeps", "sampler_faults", "several_calls", "several_metrics",
-    "stopping", "sweeps", "warm_start", "whole_runs",
-)  # fmt: skip
-"""Files that define their training functions."""
 
 
 @pytest.fixture
@@ -74,20 +67,10 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _by_value() -> None:
-    """Pickle functions of the harness by value: executors do not have the test modules."""
-    cloudpickle.register_pickle_by_value(harness)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _functions_by_value(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Pickle the functions of `MANY_TRIALS` by value: otherwise each trial imports their module, and with it pytest and
-    what else the test uses, which takes 0.3 to 0.6 s of a core."""
-    module = request.module
-    if module.__name__.rpartition("test_")[2] not in MANY_TRIALS:
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)
+@pytest.fixture(autouse=True, scope="package")
+def _by_value() -> Iterator[None]:
+    """Pickle functions of tests by value: otherwise each call packs this tree, each agent unpacks it, and each trial
+    imports the module of its test, with pytest and what else that uses, which takes 2 to 5 s of a core."""
+    cloudpickle.register_pickle_by_value(tests)
     yield
-    cloudpickle.unregister_pickle_by_value(module)
+    cloudpickle.unregister_pickle_by_value(tests)

@@ -13,7 +13,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tests.support import eager_gangs
+from tests.support.eager_gangs import Arrays
 
 ROWS = 48
 STEPS = 12
@@ -72,10 +72,12 @@ def train(folder: str) -> dict[str, float]:
     return {"loss": float(loss), "size": size, "devices": len(jax.devices())}
 
 
-class JaxArrays(eager_gangs.Arrays):
+class GangArrays(Arrays):
     """Those of JAX."""
 
-    array_type = jax.Array
+    @property
+    def array_type(self) -> type:  # type: ignore[override] # pickled as a value, it would be a copy of the class
+        return jax.Array
 
     def made(self, values: list[Any], kind: str) -> Any:
         """See base class."""
@@ -100,26 +102,6 @@ class JaxArrays(eager_gangs.Arrays):
         for leaf, saved in zip(jax.tree.leaves(restored["tree"]), jax.tree.leaves(expected), strict=True):
             assert leaf.dtype == saved.dtype
             np.testing.assert_array_equal(leaf, saved)
-
-
-def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
-    """See `eager_gangs.lose_a_member`."""
-    return eager_gangs.lose_a_member(JaxArrays(), victim, how, ctx)
-
-
-def raise_in_a_member(ctx: Any) -> float:
-    """See `eager_gangs.raise_in_a_member`."""
-    return eager_gangs.raise_in_a_member(JaxArrays(), ctx)
-
-
-def call_others(ctx: Any) -> None:
-    """See `eager_gangs.call_others`."""
-    eager_gangs.call_others(JaxArrays(), ctx)
-
-
-def carry(ctx: Any) -> dict[str, float]:
-    """See `eager_gangs.carry`."""
-    return eager_gangs.carry(JaxArrays(), ctx)
 
 
 def lose_quick_steps(ctx: Any) -> dict[str, float]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 from sparktrain.base import process_tree
@@ -26,12 +25,6 @@ from sparktrain.state.outcome import FailureKind
 from tests.process import agents
 from tests.process.agents import attended
 from tests.process.harness import MARK, eventually
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _by_value() -> None:
-    """Pickle functions of this module by value: executors do not have it."""
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def leaves(name: str) -> Any:

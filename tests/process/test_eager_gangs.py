@@ -1,6 +1,7 @@
 """Gangs of JAX and PyTorch on the local engine: the ring of `ctx`, what a loss does, and what only JAX has."""
 
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 import sparktrain as st
 from tests.process import jax_programs
+from tests.support import eager_gangs
 
 EQUAL = 1e-6
 """How far a float may be from that of one process: the members' sums have another order."""
@@ -38,7 +40,9 @@ def run(pool: st.Pool, backend: Any, tmp_path: Path) -> Any:
     """Runs the function of this name in a gang of two."""
 
     def result(name: str, **params: Any) -> st.RunResult:
-        function = getattr(import_module(PROGRAMS[backend]), name)
+        programs = import_module(PROGRAMS[backend])
+        of_both = getattr(eager_gangs, name, None)
+        function = partial(of_both, programs.GangArrays()) if of_both else getattr(programs, name)
         return pool.run(function, params, workers=2, backend=backend, dir=str(tmp_path / "runs"), progress=False)
 
     return result

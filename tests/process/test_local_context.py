@@ -7,17 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process import local_functions as functions
 from tests.process.callers import Here, InMember, Seen
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _functions_by_value() -> None:
-    cloudpickle.register_pickle_by_value(functions)
 
 
 @pytest.fixture

@@ -11,16 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 import sparktrain as st
 from tests.support import drill
 from tests.support.mortal import NAME, call, marked
 from tests.support.processes import wait_until
 
 START_TIMEOUT_S = 60.0
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # as `mortal`
 
 
 def sweep(folder: Path) -> Any:

@@ -20,6 +20,7 @@ import cloudpickle
 import psutil
 
 import sparktrain as st
+import tests
 from sparktrain.base.clock import SystemClock, pause
 from sparktrain.rundir.journal import reader
 from sparktrain.rundir.journal.reader import JournalContents
@@ -27,8 +28,6 @@ from sparktrain.rundir.layout import RunLayout
 from sparktrain.store.localfs import LocalStore
 from tests.support import drill
 from tests.support.processes import Sighted, descendants, wait_until
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # its trials import nothing that drivers need
 
 ENDS = ("python", "jvm", "both", "ctrl-c")
 """The ways to end a driver; the last one is SIGINT, repeated until it ends."""
@@ -200,6 +199,7 @@ def generations(folder: Path, mark: str) -> dict[int, list[int]]:
 
 def call(what: str, folder: Path) -> None:
     """Call the function MODULE:FUNCTION, and write its result to FOLDER/result.json."""
+    cloudpickle.register_pickle_by_value(tests)  # its trials import nothing that drivers need
     module, _, name = what.partition(":")
     try:
         returned = getattr(importlib.import_module(module), name)(folder)

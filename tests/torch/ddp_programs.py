@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
-from tests.support import eager_gangs
+from tests.support.eager_gangs import Arrays
 
 ROWS = 48
 BATCH = 12
@@ -76,7 +76,7 @@ def with_environment() -> dict[str, float]:
     return {name: float(os.environ[name]) for name in names} | {"group": float(dist.is_initialized())}
 
 
-class TorchArrays(eager_gangs.Arrays):
+class GangArrays(Arrays):
     """Those of PyTorch."""
 
     array_type = torch.Tensor
@@ -96,26 +96,6 @@ class TorchArrays(eager_gangs.Arrays):
         summed = torch.tensor(value)
         dist.all_reduce(summed)
         return float(summed)
-
-
-def lose_a_member(victim: int, how: str, ctx: Any) -> dict[str, float]:
-    """See `eager_gangs.lose_a_member`."""
-    return eager_gangs.lose_a_member(TorchArrays(), victim, how, ctx)
-
-
-def raise_in_a_member(ctx: Any) -> float:
-    """See `eager_gangs.raise_in_a_member`."""
-    return eager_gangs.raise_in_a_member(TorchArrays(), ctx)
-
-
-def call_others(ctx: Any) -> None:
-    """See `eager_gangs.call_others`."""
-    eager_gangs.call_others(TorchArrays(), ctx)
-
-
-def carry(ctx: Any) -> dict[str, float]:
-    """See `eager_gangs.carry`."""
-    return eager_gangs.carry(TorchArrays(), ctx)
 
 
 def call_keras(ctx: Any) -> None:
