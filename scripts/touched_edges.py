@@ -56,7 +56,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     (_package("state/losses/adoption.py"), _tests("faults/driver_death process/cluster_coordinator process/takeover")),
     (_package("state/losses/drain*", "cluster/announced*", "driver/drain*"), _tests("faults/draining faults/notices")),
     (
-        _package("state/losses/standbys.py", "state/losses/handover*", "state/losses/seat_changes.py", "state/seats/*"),
+        _package("state/losses/handover*", "state/losses/seat_changes.py", "state/seats/*"),
         _tests("faults/standbys faults/moving_members faults/loops"),
     ),
     (

@@ -17,9 +17,8 @@ from sparktrain.driver.clustered.coordinator_place import runs_in_cluster
 from sparktrain.driver.finish import finished, interrupted, result, unloadable
 from sparktrain.driver.first_lines import nothing_run, opening
 from sparktrain.driver.pool import AgentPool
-from sparktrain.driver.prepare.attached_run import AttachedRun, attach
+from sparktrain.driver.prepare.attached_run import AttachedRun, attach, with_known_backend
 from sparktrain.driver.prepare.checked_call import CheckedCall
-from sparktrain.driver.prepare.known_backend import with_known_backend
 from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.driver.prepare.owned_run import OwnedRun, claim
 from sparktrain.driver.prepare.ready_run import request_of

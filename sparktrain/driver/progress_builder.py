@@ -13,7 +13,7 @@ from sparktrain.driver.run_request import RunRequest
 from sparktrain.runs.sweep_outcome import best_of
 from sparktrain.state.cases.case_end import CaseEnd, end_of
 from sparktrain.state.gangs.gang import Gang, GangStatus
-from sparktrain.state.losses.standbys import standby_line
+from sparktrain.state.losses.handovers import standby_line
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import Restart
 from sparktrain.state.prospects import has_member_of, useful

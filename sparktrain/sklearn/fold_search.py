@@ -38,7 +38,6 @@ from sparktrain.search.space import ListedSpace
 from sparktrain.sklearn.candidates import candidates_of, check_names
 from sparktrain.sklearn.cv_results import FoldTable, fold_table, results_of
 from sparktrain.sklearn.fold_fit import DATA, FIT_ERROR, FIT_FAILED, RAISE, SINGLE, SearchTask
-from sparktrain.sklearn.fold_modules import modules_of
 from sparktrain.sklearn.growth_choice import growth_of
 from sparktrain.sklearn.search_input import (
     Refit,
@@ -46,6 +45,7 @@ from sparktrain.sklearn.search_input import (
     check_estimator,
     check_scores,
     data_of,
+    modules_of,
     scoring_of,
 )
 from sparktrain.sklearn.search_result import SearchResult

@@ -1,7 +1,7 @@
 """Checks what a search is called with, before anything starts: estimator, rows, splits and scorers."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.config.replication import MOST_REPLICAS
 from sparktrain.errors import SpecError
 from sparktrain.sklearn.candidates import Codes
-from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData, routed_params
+from sparktrain.sklearn.fold_fit import RAISE, SINGLE, SearchData, SearchTask, routed_params
 from sparktrain.sklearn.fold_growth import FitRows
-from sparktrain.sklearn.fold_modules import parts_of
+from sparktrain.usercode.preload import chosen
+from sparktrain.usercode.source_imports import Imports
 
 Refit = bool | str | Callable[[Mapping[str, Any]], int]
 
@@ -258,3 +259,39 @@ def _check_part(subject: str, part: Any, rows: int) -> None:
     if part.dtype.kind != "b" and (part.max() >= rows or part.min() < -rows):
         worst = part.max() if part.max() >= rows else part.min()
         raise SpecError(f"{subject} have the number {worst}, and X has the rows 0 to {rows - 1}: correct the split")
+
+
+_MEMBERS_OWN = "sparktrain.sklearn.fold_rehearsal"
+"""What prepares a zygote for fits."""
+_OF_EACH_FIT = ("numpy", "pyarrow", "sklearn.model_selection")
+_DEPTH = 4
+
+
+def modules_of(task: SearchTask, rows: object, variables: Collection[str] = ()) -> tuple[str, ...]:
+    """The modules that are safe to fork after, of the estimator, of the values of the space and of the rows.
+
+    `variables` are those that trials get: a library that reads one of them on import is left to the trials.
+    """
+    modules = {kind.__module__ for kind in {type(rows), *map(type, parts_of(task.estimator, task.codes))}}
+    safe = chosen(Imports(modules={*modules, *_OF_EACH_FIT}), env=variables).modules
+    return (*safe, _MEMBERS_OWN) if set(_OF_EACH_FIT) <= set(safe) else safe
+
+
+def parts_of(estimator: Any, codes: Codes) -> list[Any]:
+    """The estimator and the values of the space, and the estimators and other objects that these are made of."""
+    values = [estimator, *(value for objects in codes.objects.values() for value in objects.values())]
+    return [part for value in values for part in _parts(value, _DEPTH)]
+
+
+def _parts(value: Any, depth: int) -> Iterator[Any]:
+    """The value, and the estimators that it is made of."""
+    yield value
+    if isinstance(value, type) or not depth:
+        return
+    inner: Iterable[Any] = ()
+    if callable(getattr(value, "get_params", None)):
+        inner = value.get_params(deep=False).values()
+    elif isinstance(value, list | tuple):
+        inner = value
+    for part in inner:
+        yield from _parts(part, depth - 1)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from sparktrain.tensorflowonspark import gpu_info
-from sparktrain.training.own_gpus import show_alone
+from sparktrain.training.own_devices import show_alone
 
 _REMOVED = {
     "write_executor_id": "a member knows its number: ctx.executor_id",

@@ -90,7 +90,7 @@ class JoinedGang:
     @property
     def formation(self) -> Formation:
         """The members of the gang, or those that have met in the newest ring."""
-        return self._formation if self.healing is None else self.healing.formation
+        return self._formation if self.healing is None else self.healing.ring.formation
 
     @property
     def connected(self) -> bool:

@@ -10,8 +10,8 @@ import torch
 
 import sparktrain as st
 from sparktrain.errors import UserError
+from sparktrain.training import own_devices
 from sparktrain.training.checkpoint import saver, tensor_files
-from sparktrain.training.frameworks import torch_devices
 from sparktrain.training.frameworks.torch import torch_state
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 from tests.support.eager_gangs import KINDS
@@ -215,7 +215,7 @@ def test_a_seed_is_that_of_torch_with_and_without_a_device(device: str, monkeypa
     seeds: list[int] = []
     manual_seed = torch.manual_seed
     monkeypatch.setattr(torch, "manual_seed", lambda value: (seeds.append(value), manual_seed(value)))
-    monkeypatch.setattr(torch_devices, "_DEVICES", (device,))
+    monkeypatch.setattr(own_devices, "_TORCH_DEVICES", (device,))
     Torch().seed(7)
     assert torch.equal(torch.rand(3), expected)
     assert seeds == ([7] if device == "/dev/null" else [])

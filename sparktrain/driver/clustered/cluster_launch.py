@@ -28,8 +28,8 @@ from sparktrain.driver.clustered.following import CallFollower, error_of, interr
 from sparktrain.driver.data.run_data import write_data
 from sparktrain.driver.finish import finished, interrupted
 from sparktrain.driver.first_lines import nothing_run, opening
+from sparktrain.driver.prepare.attached_run import with_known_backend
 from sparktrain.driver.prepare.checked_call import CheckedCall, Observers
-from sparktrain.driver.prepare.known_backend import with_known_backend
 from sparktrain.driver.prepare.naming import NamedRun, take_name
 from sparktrain.errors import AgentsLostError, FunctionError, SparktrainError, SpecError
 from sparktrain.executor.cluster_dialer import HOLD_S, JOIN_S

@@ -1,14 +1,18 @@
 """The second stage of a run: what its directory has of it, which is read and not yet changed."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import msgspec
 
 from sparktrain.base.clock import SystemClock
+from sparktrain.cluster import preflight
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.backends import Backend
+from sparktrain.config.environment import KERAS_BACKEND
 from sparktrain.config.versions import REPORTED, installed_versions
+from sparktrain.driver.backend_choice import HOROVOD, check_needed_keras, check_reported_keras
 from sparktrain.driver.continuation.warm_start import resumed_plan
 from sparktrain.driver.data.run_data import changes_of, missing
 from sparktrain.driver.engines.engine import Engine
@@ -159,3 +163,21 @@ def _data_lines(call: CheckedCall, before: Plan) -> list[str]:
     """Which files of the data have changed. Blocks on the store."""
     documents = {} if before.data is msgspec.UNSET else before.data
     return changes_of(documents, call.data, call.definition.store, call.definition.layout)
+
+
+def with_known_backend(run: AttachedRun, reported: Callable[[], dict[str, str]], *, inherits: bool) -> AttachedRun:
+    """The run with a backend that its agents have; `reported` is what the first one reports, and may block.
+
+    Raises ResourceError where they lack that of the run, and SpecError where Keras has another backend there.
+    """
+    spec = run.definition.spec
+    preflight.check_executors(spec.gang, lambda package: package in reported())
+    keras = run.call.keras
+    if (keras.expected[0] or keras.needed) and not inherits:
+        backend = reported().get(KERAS_BACKEND, "")
+        check_reported_keras(keras.expected, backend)
+        check_needed_keras(spec.gang, keras.needed, backend)
+    choice = run.call.choice
+    if choice is None or not choice.tentative:
+        return run
+    return replace(run, call=run.call.with_backend(choice.settled(HOROVOD in reported())))

@@ -8,8 +8,13 @@ heals (`member_restart`): the gang trains on when all members have reported equa
 
 Until that moment the process is none of the gang: what it sends for the others is refused, and its end, its lateness or
 the loss of its agent only withdraw the offer. When the member is really lost before it has left, the process takes its
-place at once if it is ready; in every other case it is ended. A gang with processes that wait for a loss (`standbys`)
-moves to one of these, which is ready at once.
+place at once if it is ready; in every other case it is ended.
+
+A gang that heals has up to `standby` processes that wait for a loss, on idle agents, each prepared for one rank. A lost
+member's place is taken by one at once, whatever its rank, but one with a training function that has read its rank takes
+that place alone; then the next process starts on the agent that is idle. A drained member moves to one, too. One on a
+drained agent ends, and starts elsewhere. A lost member without an idle agent gets that of a process that waits for
+another rank, or is not ready.
 
 A gang with one vacant place takes its next process in likewise, when an agent is idle: no member leaves then.
 """
@@ -24,10 +29,9 @@ from sparktrain.state import commands as do
 from sparktrain.state import records as fact
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import Absence
-from sparktrain.state.losses.handover import Handover
+from sparktrain.state.losses.handover import MOST_STANDBY_FAILURES, Handover
 from sparktrain.state.losses.member_restart import form_ring
 from sparktrain.state.losses.prepared import PreparedProcesses, places_with
-from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.outcome import Failure, FailureKind, Loss, RestartHow
 from sparktrain.state.seats.gang_facts import FactSources, GangFacts
 from sparktrain.state.seats.seat import SeatState
@@ -278,3 +282,20 @@ class Handovers:
     def _withdrawn(self, gang: Gang, handover: Handover) -> Commands:
         present = gang.seatings(joined=True) if handover.ring else []
         return [do.Send(agent, seating) for agent, seating in present]
+
+
+def standby_line(gang: Gang, standby: int) -> str:
+    """The processes of a gang that wait for a loss, in one line; empty without `standby`."""
+    if not standby:
+        return ""
+    ready = [process for process in gang.handovers.standbys if process.state is SeatState.WAITING]
+    starting = len(gang.handovers.standbys) - len(ready)
+    bound = sorted({process.member.rank for process in ready if process.standing.bound})
+    # A loop of the user's own passes its step only once it trains.
+    traced = " and step traced" if gang.attendance.moves else ""
+    parts = [f"{len(ready)} ready, model built{traced}"] if ready else []
+    parts += [f"for rank {', '.join(map(str, bound))} alone, which the function has read"] if bound else []
+    parts += [f"{starting} starting"] if starting else []
+    if not parts and gang.handovers.standby_failures >= MOST_STANDBY_FAILURES:
+        parts = [f"none, for {MOST_STANDBY_FAILURES} processes ended, and none took a place"]
+    return f"standby: {'; '.join(parts) or f'0 of {standby}'}"

@@ -1,9 +1,11 @@
-"""How members meet before a backend connects them: the port that each holds, a barrier, and a listener."""
+"""How members meet before a backend connects them: ports, a barrier, a listener, and an interface."""
 
 import os
 import socket
 from collections.abc import Callable, Collection, Mapping
 from math import ceil
+
+import psutil
 
 from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.errors import FormError
@@ -116,3 +118,18 @@ def _check_free(family: socket.AddressFamily, address: str, number: int) -> None
     with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((address, number))
+
+
+def interface_of(formation: Formation) -> str:
+    """The network interface with this member's address: without a name, Gloo takes any, such as loopback.
+
+    Raises FormError where no interface has it.
+    """
+    address = formation.mine.address
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(nic_address.address == address for nic_address in addresses):
+            return name
+    raise FormError(
+        f"{this_member(formation)}: no network interface of this host has the address {address}; "
+        "the executor's host name must resolve to an address of the host itself"
+    )

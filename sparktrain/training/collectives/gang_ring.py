@@ -11,7 +11,7 @@ from sparktrain.training.collectives.step_notes import StepNotes
 
 
 class GangRing(Ring):
-    """See base class."""
+    """The base of rings with other members."""
 
     notes: StepNotes
 
@@ -30,7 +30,7 @@ class GangRing(Ring):
         self.size = formation.size
 
     def close(self) -> None:
-        """See base class."""
+        """Leave once, by `_end`."""
         if not self._closed:
             self._closed = True
             self._end()

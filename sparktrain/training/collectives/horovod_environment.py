@@ -4,7 +4,6 @@ import os
 
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
-from sparktrain.training.collectives.network_interface import interface_of
 
 
 def horovod_environment(
@@ -16,7 +15,7 @@ def horovod_environment(
     one that does not call it.
     """
     wait_s = barrier.whole_seconds(operation_s)
-    interface = interface_of(formation)
+    interface = barrier.interface_of(formation)
     values = {
         "RANK": formation.rank,
         "SIZE": formation.size,

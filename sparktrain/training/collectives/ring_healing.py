@@ -23,8 +23,7 @@ from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.checkpoint.memory_saver import PackedArray
 from sparktrain.training.checkpoint.sent_files import broadcast_bytes, send_files
 from sparktrain.training.collectives.call_watch import CallWatch
-from sparktrain.training.collectives.continuity import Continuity, Result
-from sparktrain.training.collectives.ring import Ring
+from sparktrain.training.collectives.continuity import Result
 from sparktrain.training.collectives.ring_errors import MovedAway
 from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.collectives.silence_watch import SilenceWatch
@@ -74,7 +73,7 @@ class RingHealing:
         folders: Sequence[Path],
     ) -> None:
         """`folders`: of this member, in memory and on the disk."""
-        self.ring: Ring = ring
+        self.ring: HorovodRing | TorchRing = ring
         self.arrival: RingAgreement | None = None
         """How this process joined a ring of members that train; None once it has trained a step, and for the others."""
         self.training: ElasticTraining | None = None
@@ -83,7 +82,6 @@ class RingHealing:
         """What compares the collectives of the members."""
         self.has_moved = False
         """Whether the members have met in another ring than the first, perhaps without some of them."""
-        self._healing_ring: HorovodRing | TorchRing = ring
         self._rank: int = ring.rank
         """Of this member in its gang. In a ring that lacks members of the gang it has another one."""
         self._ranks: tuple[int, ...] = tuple(range(ring.size))
@@ -95,7 +93,7 @@ class RingHealing:
         self._declared = False
         self._listening = False
         self._silence = SilenceWatch(
-            lambda: self._healing_ring.peers.unanswered_ranks(self._healing_ring.formation, UNANSWERED_S), self._doubt
+            lambda: self.ring.peers.unanswered_ranks(self.ring.formation, UNANSWERED_S), self._doubt
         )
         self.waits = False
         """Whether this process is prepared, and has no place in the ring yet."""
@@ -106,30 +104,15 @@ class RingHealing:
         self.forget_calls()
 
     @property
-    def continuity(self) -> Continuity:
-        """Of the ring."""
-        return self._healing_ring.continuity
-
-    @property
-    def formation(self) -> Formation:
-        """The members of the ring that this process has joined last, or is to join."""
-        return self._healing_ring.formation
-
-    @property
-    def traced_names(self) -> set[str]:
-        """The names of the collectives in traced functions."""
-        return self._healing_ring.traced_names
-
-    @property
     def called(self) -> int | None:
         """The steps after which the process before this one had called its callbacks; None where that is unknown."""
         return self._wire.called
 
     def forget_calls(self) -> None:
         """Count only collectives from now on: those before belong to no training function."""
-        self.continuity.started = 0
-        self.continuity.repeats = True
-        self.continuity.checks_echoes = True
+        self.ring.continuity.started = 0
+        self.ring.continuity.repeats = True
+        self.ring.continuity.checks_echoes = True
 
     def declare(self, heals: bool, *, moves: bool = False, shrinks: bool = False) -> None:
         """Report whether this member can continue after a loss now, whether it looks at each `offer`, and whether it
@@ -141,7 +124,7 @@ class RingHealing:
             return
         self._declared = heals
         (self._silence.start if heals else self._silence.stop)()
-        self._healing_ring.peers.expect_answers(SILENT_S if heals else 0.0)
+        self.ring.peers.expect_answers(SILENT_S if heals else 0.0)
         if heals and not self._listening:
             self._listening = True
             self._wire.on_ring_broken(self._break_off)
@@ -170,7 +153,7 @@ class RingHealing:
         if self.watch is not None:
             # Its thread receives from the same exchange, and would take what the others share to connect.
             self.watch.pause()
-        self._healing_ring.break_off()
+        self.ring.break_off()
         joined = False
         while not joined:
             formed = self._wire.next_ring(NEXT_RING_S)
@@ -191,15 +174,15 @@ class RingHealing:
     def prepare(self) -> None:
         """This process is to run the function up to its ring: until it has a place there, collectives are echoes."""
         self.waits = True
-        self.continuity.echoes = True
-        self._healing_ring.start_waiting(self._bind)
+        self.ring.continuity.echoes = True
+        self.ring.start_waiting(self._bind)
 
     def take_place(self, target: Path) -> Path:
         """Wait for a place in the ring of the others, and join it; returns the folder with their state, as `arrive`.
 
         Blocks until they have a place for this process. Raises FormError, RingError.
         """
-        self._healing_ring.prepare()
+        self.ring.prepare()
         formed = self._wire.await_place(bound=self.bound)
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
@@ -234,7 +217,7 @@ class RingHealing:
             self.watch.pause()
         if offer.moving == self._rank:
             self._wire.stand(leaves=offer.ring, step=step)
-            self._healing_ring.leave()
+            self.ring.leave()
             raise MovedAway(offer.places[self._rank].host)
         if self._rank == 0 and self.grows(offer):
             self._wire.stand(leaves=offer.ring, step=step)
@@ -244,9 +227,9 @@ class RingHealing:
         self._ranks = tuple(map(int, formed.ranks)) or tuple(range(len(formed.places)))
         formation = Formation(self._ranks.index(self._rank), formed.places)
         self._exchange.enter(formed.ring)
-        self._healing_ring.rejoin(formation, formed.ring)
+        self.ring.rejoin(formation, formed.ring)
         if self._declared:
-            self._healing_ring.peers.expect_answers(SILENT_S)
+            self.ring.peers.expect_answers(SILENT_S)
         self.has_moved = True
 
     # ---- agreement
@@ -261,7 +244,7 @@ class RingHealing:
         Raises RingError where another member is lost meanwhile, and RingRefusalError where they cannot continue, as
         with a full disk.
         """
-        with self.continuity.healing():
+        with self.ring.continuity.healing():
             standings = self._met or self._standings(standing)
             self._met = ()
             source = source_of(standings)
@@ -288,10 +271,10 @@ class RingHealing:
 
         Until the first step of this process collectives are echoes. Blocks until all members meet. Raises RingError.
         """
-        with self.continuity.healing():
+        with self.ring.continuity.healing():
             self._met = self._standings(RingStanding(is_new=True))
         source_of(self._met)
-        self.continuity.echoes = True
+        self.ring.continuity.echoes = True
         self.ring.joins_late = True
 
     @property
@@ -323,7 +306,7 @@ class RingHealing:
         if self._announced_within(REPORTED_S):
             return True
         # A host without power, or behind a cut cable: its agent is silent too, and would count as alive for long.
-        if silent := self._healing_ring.peers.silent_ranks(self._healing_ring.formation):
+        if silent := self.ring.peers.silent_ranks(self.ring.formation):
             self._doubt(silent)
         return self._announced_within(ANNOUNCED_S - REPORTED_S)
 
@@ -341,7 +324,7 @@ class RingHealing:
     def _break_off(self, number: int) -> None:
         if number > self._exchange.number:
             self._exchange.leave(number)
-            self._healing_ring.break_off()
+            self.ring.break_off()
 
     def _standings(self, mine: RingStanding) -> tuple[RingStanding, ...]:
         row = np.array([[*map(int, astuple(mine))]], "int64")
@@ -382,7 +365,9 @@ class RingHealing:
 
     def _results(self) -> tuple[Result, ...]:
         """The results that the member which sends its state has recorded."""
-        recorded = [[PackedArray.of(np.asarray(tensor)) for tensor in result] for result in self.continuity.results]
+        recorded = [
+            [PackedArray.of(np.asarray(tensor)) for tensor in result] for result in self.ring.continuity.results
+        ]
         content = broadcast_bytes(self.ring, msgspec.msgpack.encode(recorded))
         received = from_msgpack(content, list[list[PackedArray]])
         return tuple([self.ring.tensor(packed.array()) for packed in result] for result in received)
@@ -398,5 +383,5 @@ class RingHealing:
             done = mine.results if mine.steps == sender.steps else 0
         if mine.is_new:
             # It counts as having these: in the next ring it once took them again, for its later collectives.
-            self.continuity.results = list(agreement.results[:done])
-        self.continuity.follow(agreement.results[done:])
+            self.ring.continuity.results = list(agreement.results[:done])
+        self.ring.continuity.follow(agreement.results[done:])

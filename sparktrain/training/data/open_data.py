@@ -14,7 +14,7 @@ from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
-from sparktrain.training.own_cores import own_cores
+from sparktrain.training.own_devices import own_cores
 
 
 class OpenData:

@@ -98,7 +98,7 @@ class SurvivingLoop(ElasticTraining):
 
         Raises RingError.
         """
-        continuity = self._healing.continuity
+        continuity = self._healing.ring.continuity
         arrival = self._healing.arrival
         if self._healing.awaits_state or self._healing.waits:
             raise _not_restored()
@@ -136,7 +136,7 @@ class SurvivingLoop(ElasticTraining):
         """What `call` returns, which trains one step; called again where the ring heals. Raises what it raises."""
         if not self._can_heal:
             return call()
-        if self._healing.continuity.is_behind:
+        if self._healing.ring.continuity.is_behind:
             raise MissedCallError("this process trains a step, and the others have called a collective before")
         self._calls = [call, *self._calls][:_KEPT]
         self._drawn = [_drawn(), *self._drawn][:_KEPT]
@@ -158,12 +158,12 @@ class SurvivingLoop(ElasticTraining):
         self._noted = _drawn()
         self._ahead = 0
         self._agreed = self._boundary.agreed()
-        self._healing.continuity.step()
+        self._healing.ring.continuity.step()
         self._at_boundary = True
         self._past_results = 0
         yield
         self._at_boundary = False
-        self._past_results = len(self._healing.continuity.results)
+        self._past_results = len(self._healing.ring.continuity.results)
         if has_trained and self._can_heal and not self._has_declared:
             self._declare()
         self._transaction.change(in_step=False)
@@ -219,7 +219,7 @@ class SurvivingLoop(ElasticTraining):
         return RingStanding(
             steps=self._step,
             in_step=in_step,
-            results=len(self._healing.continuity.results),
+            results=len(self._healing.ring.continuity.results),
             direction=SourceDirection.LEAST_ADVANCED,
             is_ahead=self._ahead > 0,
             past_results=self._past_results,
@@ -290,7 +290,7 @@ class SurvivingLoop(ElasticTraining):
 
     def _check_equal(self) -> None:
         """Raise OutOfStepError, on all members, where their weights differ, and RingError."""
-        with self._healing.continuity.healing():
+        with self._healing.ring.continuity.healing():
             state_module(self._parts, _TRAIN).check_equal(self._healing.ring, self._parts)
 
     def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
@@ -342,9 +342,9 @@ class SurvivingLoop(ElasticTraining):
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
         self._declare_able()
         self._healing.healed(self._step)
-        past_results = list(self._healing.continuity.results)
+        past_results = list(self._healing.ring.continuity.results)
         with self.noting(self._step, (restored.epoch, restored.batch), extra):
-            self._healing.continuity.results.extend(past_results)
+            self._healing.ring.continuity.results.extend(past_results)
             if content["at_boundary"]:
                 self._boundary.end_step(self._parts, self._step, (restored.epoch, restored.batch), lambda: extra)
 

@@ -34,23 +34,23 @@ class Transaction(CallSurvivor):
     def survive(self) -> None:
         """The training continues after a loss from now on."""
         self._healing.training = self._training
-        self._healing.continuity.survivor = self
+        self._healing.ring.continuity.survivor = self
 
     def end(self) -> None:
         """A loss ends the training from now on. Raises OSError when the agent is gone."""
         self._healing.training = None
-        self._healing.continuity.survivor = None
+        self._healing.ring.continuity.survivor = None
         self._boundary.offer = None
         self._healing.declare(False)
 
     @contextmanager
     def opened(self) -> Iterator[None]:
         """Within the block a step is open: a collective that fails in it is not repeated alone."""
-        self._healing.continuity.survivor = None
+        self._healing.ring.continuity.survivor = None
         try:
             yield
         finally:
-            self._healing.continuity.survivor = self
+            self._healing.ring.continuity.survivor = self
 
     def settle(self) -> None:
         """A step has ended, and no member needs what others have sent before."""
@@ -100,7 +100,7 @@ class Transaction(CallSurvivor):
         """This new process has the state of the others, and continues after `step` with what they have `agreed` on."""
         self._boundary.continue_with(step, agreed)
         self._enter_ring(arrival.sender.steps)
-        self._healing.continuity.echoes = False
+        self._healing.ring.continuity.echoes = False
 
     def _enter_ring(self, step: int) -> None:
         self._has_changed = True
@@ -126,7 +126,7 @@ class Transaction(CallSurvivor):
             return
         self._compares = False
         ring = self._healing.ring
-        with self._healing.continuity.healing():
+        with self._healing.ring.continuity.healing():
             row = np.array([zlib.crc32(name.encode())], "int64")
             calls = ring.allgather_array(row, name="loop").tolist()
         if len(set(calls)) > 1:

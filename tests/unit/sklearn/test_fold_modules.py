@@ -8,7 +8,7 @@ from sklearn.svm import SVC
 from sparktrain.datasets.shared_objects import ObjectIndex
 from sparktrain.sklearn.candidates import candidates_of
 from sparktrain.sklearn.fold_fit import SearchTask
-from sparktrain.sklearn.fold_modules import modules_of, parts_of
+from sparktrain.sklearn.search_input import modules_of, parts_of
 
 PIPELINE = Pipeline([("scale", StandardScaler()), ("clf", SVC())])
 TASK = SearchTask(

@@ -7,8 +7,8 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.losses.handover import MOST_STANDBY_FAILURES
+from sparktrain.state.losses.handovers import standby_line
 from sparktrain.state.losses.prepared import END_TIMEOUT_S
-from sparktrain.state.losses.standbys import standby_line
 from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.records import StandbysNoted
 from sparktrain.state.recovery import recovered

@@ -137,7 +137,7 @@ def test_a_process_that_joins_members_that_train_compares_its_calls_once_it_has_
     ring = LocalRing()
     ring.heals = True
     ring.calls = EagerCallLog()
-    healing: Any = SimpleNamespace(waits=False, awaits_state=True, formation=ALONE, watch=None)
+    healing: Any = SimpleNamespace(waits=False, awaits_state=True, ring=SimpleNamespace(formation=ALONE), watch=None)
     gang = gang_join.JoinedGang(ALONE, lambda: ring, lambda: None, Silence(), heal=lambda gang, ring: healing)
     _ = gang.ring
     gang.on_mismatch(lambda mismatch: None)

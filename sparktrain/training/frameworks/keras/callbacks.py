@@ -6,7 +6,7 @@ which come later, decide the same on all members. Callbacks run between the step
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from sparktrain.config.metric_names import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
+from sparktrain.training.collectives.step_notes import StepNotes
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras import model_state
@@ -34,7 +35,6 @@ from sparktrain.training.frameworks.keras.checkpoint_callbacks import (
     Scoring,
 )
 from sparktrain.training.frameworks.keras.distributed_apply import is_averaged, own_optimizers, stray_optimizer
-from sparktrain.training.frameworks.keras.feed_times import time_batches
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader, number_from
 from sparktrain.training.frameworks.keras.healing_callback import HealTogether
 from sparktrain.training.frameworks.keras.ps_training import PsTraining
@@ -387,3 +387,31 @@ class ReportMetrics(InternalCallback):
         """See base class."""
         if self._ring.rank == 0:
             self._report(max(epoch, self._position.reported + 1), **scalars(logs or {}))
+
+
+_END = object()
+
+
+class TimedBatches:
+    """In place of the method by which a reader of `fit` starts a pass over batches that Keras reads in Python."""
+
+    def __init__(self, batches: Callable[[], Any], notes: StepNotes) -> None:
+        self._batches = batches
+        self._notes = notes
+
+    def __call__(self) -> Iterator[Any]:
+        """The batches of a pass."""
+        batches = iter(self._batches())
+        while True:
+            asked_ns = self._notes.now_ns()
+            batch = next(batches, _END)
+            self._notes.feed(self._notes.now_ns() - asked_ns)
+            if batch is _END:
+                return
+            yield batch
+
+
+def time_batches(reader: Any, notes: StepNotes) -> None:
+    """Note the waits of this reader from its next pass on. A second call does nothing."""
+    if not isinstance(reader._get_iterator, TimedBatches):
+        reader._get_iterator = TimedBatches(reader._get_iterator, notes)

@@ -79,8 +79,8 @@ class HealTogether(InternalCallback):
     def set_model(self, model: Any) -> None:
         """See base class. Comes before any callback of this `fit` calls a collective."""
         super().set_model(model)
-        self._quiet = self._healing.continuity.started == 0
-        self._healing.continuity.checks_echoes = False
+        self._quiet = self._healing.ring.continuity.started == 0
+        self._healing.ring.continuity.checks_echoes = False
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Put a step that can be repeated in the place of Keras's."""

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from sparktrain.state.topology import Formation
-from sparktrain.training.collectives.network_interface import interface_of
+from sparktrain.training.collectives.barrier import interface_of
 
 DEVICES = "CUDA_VISIBLE_DEVICES"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")

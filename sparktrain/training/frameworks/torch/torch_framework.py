@@ -6,7 +6,7 @@ from typing import Any
 from sparktrain.base.patched_imports import patch_when_imported
 from sparktrain.errors import EnvironmentMismatchError
 from sparktrain.training.frameworks.contract import Framework, contains
-from sparktrain.training.frameworks.torch_devices import has_devices
+from sparktrain.training.own_devices import has_torch_devices
 
 _CPU_ALLOCATOR = "DefaultCPUAllocator: can't allocate memory"
 _GLOO = "gloo/gloo/"
@@ -55,7 +55,7 @@ class Torch(Framework):
         """See base class. Those of its GPUs too, once they are initialised."""
         torch = sys.modules[self.module]
         # For devices that are not initialised it formats the stack of its caller: 3 ms and 600 page faults.
-        if has_devices():
+        if has_torch_devices():
             torch.manual_seed(value)
         else:
             torch.default_generator.manual_seed(value)

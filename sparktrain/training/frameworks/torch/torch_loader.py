@@ -28,7 +28,7 @@ from sparktrain.training.data.position import Position
 from sparktrain.training.data.row_order import RowShare
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
 from sparktrain.training.notices import notice
-from sparktrain.training.own_cores import own_cores
+from sparktrain.training.own_devices import own_cores
 
 _CALL = "ctx.shard()"
 

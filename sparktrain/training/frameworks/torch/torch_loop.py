@@ -20,7 +20,8 @@ def loop_steps(parts: Sequence[Any], healing: RingHealing) -> "TorchLoopSteps | 
     if healing.ring.framework != "torch" or not any(True for _ in distributed_models(parts)):
         return None
     steps = TorchLoopSteps(parts, healing)
-    return steps if steps.is_on_host and healing.ring.can_leave else None  # type: ignore[attr-defined] # of TorchRing
+    ring: Any = healing.ring  # of torch
+    return steps if steps.is_on_host and ring.can_leave else None
 
 
 class TorchLoopSteps(LoopSteps):

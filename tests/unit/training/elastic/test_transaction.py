@@ -55,10 +55,11 @@ class Healing:
 
     def __init__(self, calls: list[str], others: int = 0) -> None:
         self.calls = calls
-        self.continuity = Continuity()
         self.training: Any = None
         self.ring: Any = SimpleNamespace(
-            rank=0, allgather_array=lambda row, name: np.concatenate([row, row + others], axis=0)
+            rank=0,
+            allgather_array=lambda row, name: np.concatenate([row, row + others], axis=0),
+            continuity=Continuity(),
         )
 
     def rejoin(self, error: BaseException) -> None:
@@ -155,7 +156,7 @@ def test_members_compare_their_next_collective_once_in_each_other_ring(others: i
 
 def test_a_step_that_is_open_and_a_training_that_has_ended_heal_no_collective() -> None:
     transaction, boundary, calls = opened()
-    continuity = transaction._healing.continuity
+    continuity = transaction._healing.ring.continuity
     with transaction.opened():
         assert continuity.survivor is None
     assert continuity.survivor is transaction

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.training.frameworks import torch_devices
+from sparktrain.training import own_devices
 from sparktrain.training.frameworks.keras.preloads.backend_import import import_keras
 
 
 def test_keras_on_pytorch_is_not_imported_beside_devices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_devices, "_DEVICES", (str(tmp_path),))
+    monkeypatch.setattr(own_devices, "_TORCH_DEVICES", (str(tmp_path),))
     monkeypatch.delitem(sys.modules, "keras", raising=False)
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     with pytest.raises(ImportError, match="this host may have devices for PyTorch, which the import of Keras would"):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from sparktrain.training.collectives.step_notes import StepNotes
-from sparktrain.training.frameworks.keras.feed_times import time_batches
+from sparktrain.training.frameworks.keras.callbacks import time_batches
 
 
 class Reader:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from sparktrain.config.environment import KERAS_BACKEND, TORCH
-from sparktrain.training.frameworks.torch_devices import has_devices
+from sparktrain.training.own_devices import has_torch_devices
 
 
 def import_keras(backend: str) -> None:
@@ -19,7 +19,7 @@ def import_keras(backend: str) -> None:
         raise ImportError(f"Keras is imported already, before it was asked to run on {backend}")
     # On PyTorch its import asks CUDA for devices, which no child could use then, and keeps the answer, whichever
     # devices a child sees.
-    if backend == TORCH and has_devices():
+    if backend == TORCH and has_torch_devices():
         raise ImportError("this host may have devices for PyTorch, which the import of Keras would look up")
     os.environ[KERAS_BACKEND] = backend
     import keras  # noqa: F401 # for its children

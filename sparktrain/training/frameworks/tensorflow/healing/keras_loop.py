@@ -76,12 +76,12 @@ class KerasLoopSteps(LoopSteps):
     @property
     def is_quiet(self) -> bool:
         """See base class."""
-        return not self._healing.traced_names
+        return not self._healing.ring.traced_names
 
     def obstacle(self) -> str:
         """See base class."""
         ring: Any = self._healing.ring
-        if names := sorted(name for name in self._healing.traced_names if not name.startswith(AVERAGES)):
+        if names := sorted(name for name in self._healing.ring.traced_names if not name.startswith(AVERAGES)):
             return f"a tf.function calls the collective {names[0]!r} beside the average of gradients"
         if ring.most_averages(AVERAGES) > 1:
             return "a tf.function averages gradients more than once: call one tf.function for each average"

@@ -79,7 +79,7 @@ class SurvivingFit(ElasticTraining):
         self._step = HealingStep(
             model,
             self._values,
-            healing.continuity,
+            healing.ring.continuity,
             arrive=self._arrive,
             before=self._change_ring,
             heal=lambda error: self._transaction.heal(error, in_step=True),
@@ -198,7 +198,7 @@ class SurvivingFit(ElasticTraining):
 
     def standing(self, *, in_step: bool) -> RingStanding:
         """See base class."""
-        results = len(self._healing.continuity.results)
+        results = len(self._healing.ring.continuity.results)
         return RingStanding(steps=self._steps, in_step=in_step, results=results)
 
     def undo(self, *, in_step: bool) -> None:
@@ -288,7 +288,7 @@ class SurvivingFit(ElasticTraining):
 
     def _repeats_alone(self) -> bool:
         """Whether a member can train a batch by itself for what a step changes beside the weights."""
-        return all(name.startswith(_GRADIENTS) for name in self._healing.traced_names)
+        return all(name.startswith(_GRADIENTS) for name in self._healing.ring.traced_names)
 
     def _can_repeat_event(self) -> bool:
         """Whether another process can repeat the event of Keras in which a collective has failed.
@@ -372,7 +372,7 @@ class SurvivingFit(ElasticTraining):
 
     def _end_step(self) -> None:
         self._steps += 1
-        self._healing.continuity.step()
+        self._healing.ring.continuity.step()
         # Before the callbacks: a process that takes part from here calls all of them.
         self._agreed = self._boundary.agreed()
         self._transaction.settle()
