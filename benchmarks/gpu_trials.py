@@ -19,7 +19,7 @@ import sparktrain as st
 from benchmarks.machine import show
 from benchmarks.session import quiet, seconds_of
 from sparktrain.base.optional_packages import is_installed
-from sparktrain.driver.engines.local_gpus import gpus_here
+from sparktrain.driver.engines.local_engine import gpus_here
 
 SLOTS = 2
 SIDE = 2048

@@ -109,7 +109,6 @@ SUBJECTS = {
         "state.gangs.stragglers",
         "training.collectives.step_notes",
         "training.host_limits",
-        "training.step_reports",
     ),
     "memory": (
         "executor.memory_holder",
@@ -149,8 +148,8 @@ FIGURES = {
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
     "option": Figure(name="files that a new option of a member touches", bound=3, goal=3),
     "entries": Figure(name="entries at the top of the package", bound=30, goal=30),
-    "elastic": Figure(name="modules that import how gangs change", bound=16, goal=6),
-    "slow": Figure(name="modules that import what makes them slow", bound=14, goal=8),
+    "elastic": Figure(name="modules that import how gangs change", bound=15, goal=6),
+    "slow": Figure(name="modules that import what makes them slow", bound=12, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=14, goal=8),
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=449, goal=400),

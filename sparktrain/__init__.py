@@ -119,8 +119,7 @@ if TYPE_CHECKING:
     from sparktrain.training.data.stream.stream_data import StreamData
     from sparktrain.training.data.training_data import TrainingData
     from sparktrain.training.frameworks.keras.lr_schedule import Warmup
-    from sparktrain.views.notebook.plot import Plot
-    from sparktrain.views.notebook.result_plots import ResultPlots
+    from sparktrain.views.notebook.result_plots import Plot, ResultPlots
 
 _HOMES = {
     "Column": "sparktrain.datasets.columns",
@@ -142,7 +141,7 @@ _HOMES = {
     "predict": "sparktrain.ml.prediction",
     "register_predict": "sparktrain.ml.prediction",
     "MemberResult": "sparktrain.runs.trial_result",
-    "Plot": "sparktrain.views.notebook.plot",
+    "Plot": "sparktrain.views.notebook.result_plots",
     "ResultPlots": "sparktrain.views.notebook.result_plots",
     "RunResult": "sparktrain.results.run_result",
     "SweepResult": "sparktrain.results.sweep_result",

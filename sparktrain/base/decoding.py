@@ -20,39 +20,31 @@ os.register_at_fork(before=_preparing.acquire, after_in_parent=_preparing.releas
 
 def from_json(content: bytes | str, kind: type[T]) -> T:
     """The value in JSON. Raises what `Decoder.decode` of msgspec raises: MsgspecError, or an error of the text."""
-    decoder: msgspec.json.Decoder[T] = json_decoder(kind)
+    decoder: msgspec.json.Decoder[T] = json_decoder(kind)  # type: ignore[arg-type] # types are hashable
     return decoder.decode(content)
 
 
 def from_msgpack(content: bytes | bytearray | memoryview, kind: type[T]) -> T:
     """The value in MessagePack. Raises what `Decoder.decode` of msgspec raises."""
-    decoder: msgspec.msgpack.Decoder[T] = msgpack_decoder(kind)
+    decoder: msgspec.msgpack.Decoder[T] = msgpack_decoder(kind)  # type: ignore[arg-type] # as above
     return decoder.decode(content)
 
 
 def converted(value: Any, kind: type[T], *, strict: bool = True) -> T:
     """A value of plain lists and dicts as one of a type. Raises msgspec.ValidationError."""
-    json_decoder(kind)  # it prepares the type
+    json_decoder(kind)  # type: ignore[arg-type] # it prepares the type
     return msgspec.convert(value, kind, strict=strict)
 
 
+@cache
 def json_decoder(kind: Any, *, strict: bool = True) -> msgspec.json.Decoder[Any]:
-    """A decoder of JSON; not `strict`, it takes text for numbers. A type has one decoder in the process."""
+    """The decoder of JSON for a type; not `strict`, it takes text for numbers."""
     with _preparing:
-        return _json_decoder(kind, strict)
+        return msgspec.json.Decoder(kind, strict=strict)
 
 
+@cache
 def msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """A decoder of MessagePack. A type has one in the process."""
+    """The decoder of MessagePack for a type."""
     with _preparing:
-        return _msgpack_decoder(kind)
-
-
-@cache
-def _json_decoder(kind: Any, strict: bool) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind, strict=strict)
-
-
-@cache
-def _msgpack_decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    return msgspec.msgpack.Decoder(kind)
+        return msgspec.msgpack.Decoder(kind)

@@ -260,7 +260,7 @@ def _show(out: Output, run: "RunView") -> None:
 
 def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
     """The URL of the pack; with `upload`, the pack is there."""
-    from sparktrain.display.byte_bar import shown_bytes
+    from sparktrain.display.live import shown_bytes
     from sparktrain.driver.yarn_jobs.env_pack.pack import pack, plan, store_of
 
     if environment.pack != "auto":

@@ -199,7 +199,7 @@ def fsck(
 def verify_run(out: Output, directory: str, fast: bool, repairing: bool, quiet: bool) -> int:
     """Examine and, with `repairing`, repair a run. Blocks on the store."""
     from sparktrain.base.clock import SystemClock
-    from sparktrain.display.byte_bar import shown_bytes
+    from sparktrain.display.live import shown_bytes
     from sparktrain.display.summary import Lines
     from sparktrain.runs.locate import run_in
     from sparktrain.runs.upkeep.fsck import RunExaminer

@@ -37,9 +37,9 @@ class Backend(StrEnum):
 class BackendFacts:
     """What distinguishes a backend. Reasons and advice are parts of messages; empty: there is none to give."""
 
-    framework: str
+    framework: str = ""
     """See `Backend.framework`."""
-    ring: str
+    ring: str = ""
     """The module with its `join`, below `sparktrain.training.frameworks`; empty: it connects nothing."""
     preload: frozenset[str] = frozenset()
     """Modules that connect a gang's members, which a zygote imports once."""
@@ -94,8 +94,6 @@ BACKENDS = {
         strategy_advice="replace that line by ctx.distribute(optimizer), which trains by its servers",
     ),
     Backend.NONE: BackendFacts(
-        framework="",
-        ring="",
         standby_refusal="it connects nothing",
         local_steps_refusal="it averages nothing; choose backend 'horovod', 'tensorflow' or 'parameter-server', or "
         "leave local_steps out",

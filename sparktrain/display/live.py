@@ -4,6 +4,8 @@ import logging
 import sys
 import threading
 from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any, TextIO
 
@@ -17,7 +19,7 @@ from sparktrain.base.ipython_shell import ipython_shell
 from sparktrain.base.threads import spawn
 from sparktrain.display import gang_text, gang_view, sweep_view
 from sparktrain.display.progress import Display, NullDisplay, Progress
-from sparktrain.display.shared_stream import STREAMS, SharedTerminal
+from sparktrain.display.shared_stream import STREAMS, SharedTerminal, SteadyConsole
 from sparktrain.errors import BugError
 from sparktrain.runs.trial_result import FAILED_OR_LOST, TrialResult
 
@@ -363,3 +365,18 @@ _NOTEBOOK_THEME = TerminalTheme(
     [_GREY, _RED, _GREEN, _YELLOW, (60, 110, 200), (160, 80, 180), (30, 150, 160), _GREY],
 )
 """Colours that can be read on light and on dark pages; plain text has the colour of the page."""
+
+
+@contextmanager
+def shown_bytes(label: str, *, quiet: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr, by a callback for the bytes that were read and the total."""
+    if quiet or sys.stderr is None or not is_live(sys.stderr):
+        yield lambda size, total: None
+        return
+    from rich import progress as bars  # commands alone need it
+
+    columns = bars.TextColumn("{task.description}"), bars.BarColumn(), bars.DownloadColumn(binary_units=True)
+    console = SteadyConsole(file=sys.stderr, force_jupyter=False)
+    with bars.Progress(*columns, bars.TimeRemainingColumn(), console=console, transient=True) as progress:
+        task = progress.add_task(label, total=None)
+        yield lambda size, total: progress.update(task, completed=size, total=total)

@@ -19,7 +19,7 @@ from sparktrain.protocol.messages import StartMember
 from sparktrain.protocol.server_keys import ServerKeys
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.trial_result import TrialResult
-from sparktrain.search.leaves import Leaves, leaves_for
+from sparktrain.search.sampled_space import Leaves, leaves_for
 from sparktrain.search.sampler import Sampler
 from sparktrain.state.commands import EndRun, PlaceMember
 from sparktrain.state.events import Allotment, RunLimits

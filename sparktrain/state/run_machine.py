@@ -24,9 +24,8 @@ from sparktrain.state.allocation.claims import Claim, claim_of, lacking_members
 from sparktrain.state.checkpoint_parts import PartsDecision
 from sparktrain.state.deadlines import GangRounds, hang, not_joined
 from sparktrain.state.ending import Ending
-from sparktrain.state.gangs.gang import Gang, GangCheckpoints, GangStatus
+from sparktrain.state.gangs.gang import Gang, GangCheckpoints, GangStatus, settled_parts
 from sparktrain.state.gangs.gang_progress import GangAttendance, Pace
-from sparktrain.state.gangs.settled_parts import settled_parts
 from sparktrain.state.health import NEVER_ENTERED
 from sparktrain.state.losses.adoption import Adoptions, swept
 from sparktrain.state.losses.draining import Draining

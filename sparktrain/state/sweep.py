@@ -21,9 +21,8 @@ from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.gangs.step_times import LOOKED_STEPS, GangTimes, SlowMember
 from sparktrain.state.goals import Goals
 from sparktrain.state.health import NEVER_ENTERED, Health
-from sparktrain.state.losses.absence import Absence
+from sparktrain.state.losses.absence import Absence, Shortage
 from sparktrain.state.losses.drains import Drains
-from sparktrain.state.losses.shortage import Shortage
 from sparktrain.state.outcome import DRIVER_LOST, Failure, FailureKind, Outcome, Report, Restart, RestartHow
 from sparktrain.state.pruning.exploits import Exploits
 from sparktrain.state.pruning.pruned_trials import NO_CHECKPOINT, PROMOTED, PrunedTrials

@@ -1,7 +1,7 @@
 """GPUs by the names of TensorFlowOnSpark's `gpu_info`: those of this member's slot, and none that another one has."""
 
 from sparktrain.config.param_values import described
-from sparktrain.driver.engines.local_gpus import gpus_here
+from sparktrain.driver.engines.local_engine import gpus_here
 from sparktrain.errors import ResourceError, SpecError
 
 MAX_RETRIES = 3

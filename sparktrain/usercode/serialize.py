@@ -1,6 +1,7 @@
 """Serializes the user's function for executors, with the user's modules that it needs."""
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -24,7 +25,6 @@ from sparktrain.usercode.closure import (
     hint_for,
 )
 from sparktrain.usercode.dynamic_imports import is_on_path, named_packages
-from sparktrain.usercode.environment_copy import A_COPY, holds_environment
 from sparktrain.usercode.imports import Sources, goes_by_value, imports_of_function, plain_function_of
 from sparktrain.usercode.keras_objects import CustomKerasError
 from sparktrain.usercode.keras_registry import registered
@@ -36,6 +36,11 @@ from sparktrain.usercode.source_imports import Imports
 from sparktrain.usercode.target import Target
 from sparktrain.usercode.traceback_sources import with_origins
 
+A_COPY = (
+    "a copy of the driver's environment, which would reach every trial and the run directory, with its secrets; read "
+    "os.environ within the function, and name what trials need of the driver's by env= or forward_env="
+)
+"""The end of a message."""
 MOST_CODE_BYTES = 120 * 2**20
 """The highest `code_limit`: below the limit of a message, `state.message.MAX_MESSAGE_BYTES`."""
 MEASURED_BYTES = 2**30
@@ -289,3 +294,34 @@ def _name_in_pickle(name: str) -> bytes:
     """Opcode SHORT_BINUNICODE, length and text; searched as bytes because a pickle may have millions of opcodes."""
     text = name.encode()
     return b"\x8c" + bytes([min(len(text), 255)]) + text
+
+
+LEAST_SECRET = 8
+LEAST = 3
+"""So many variables at least are a copy: fewer are values that the user chose."""
+
+
+def holds_environment(data: bytes) -> bool:
+    """Whether pickled `data` has most variables of this process, names and values, in any form."""
+    variables = [(os.fsencode(name), os.fsencode(value)) for name, value in os.environ.items() if value]
+    half = len(variables) // 2
+    held = missing = 0
+    for name, value in variables:
+        if name in data and value in data and any(form in data for form in _forms(name)):
+            held += 1
+        else:
+            missing += 1
+        if missing > half:  # the rest cannot change it, and data may be large
+            return False
+    return held > half and held >= LEAST
+
+
+def is_of_environment(text: str) -> bool:
+    """Whether a text is the value of a variable of this process, and long enough for a secret."""
+    return len(text) >= LEAST_SECRET and text in os.environ.values()
+
+
+def _forms(name: bytes) -> tuple[bytes, ...]:
+    """`name` as a text or bytes of its own in a pickle, and as part of a longer text."""
+    size = bytes([min(len(name), 255)])
+    return b"\x8c" + size + name, b"C" + size + name, name + b"=", b"'" + name + b"'", b'"' + name + b'"'

@@ -152,11 +152,11 @@ FENCES = [
             "sparktrain/cli/common.py",
             "sparktrain/cluster/yarn_container.py",
             "sparktrain/cluster/jvm.py",
-            "sparktrain/driver/tracking/callback_choice.py",  # the address of MLflow, by its own variable
+            "sparktrain/driver/prepare/checked_call.py",  # the address of MLflow, by its own variable
             "sparktrain/driver/clustered/application_start.py",  # what `spark-submit` on this machine reads
             "sparktrain/driver/forwarded_env.py",
             "sparktrain/driver/backend_choice.py",  # what trials on this machine inherit
-            "sparktrain/driver/engines/local_gpus.py",
+            "sparktrain/driver/engines/local_engine.py",
             "sparktrain/driver/engines/nursery_process.py",
             "sparktrain/cluster/spark_session.py",
             "sparktrain/base/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone
@@ -174,7 +174,7 @@ FENCES = [
             "sparktrain/testing/",
             "sparktrain/driver/tracking/notice.py",  # a command of the user gets it, with the notice
             "sparktrain/training/",
-            "sparktrain/usercode/environment_copy.py",  # what must not be sent
+            "sparktrain/usercode/serialize.py",  # what must not be sent
             "sparktrain/usercode/import_cache.py",
         ),
     ),

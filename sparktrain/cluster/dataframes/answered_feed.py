@@ -18,7 +18,6 @@ from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.dataframes.feed_exchange import Answered, FeedExchange
 from sparktrain.cluster.dataframes.feeder import BUSY_S, TaskAttempt, this_task
 from sparktrain.errors import DataError, ProtocolError, SpecError, StreamError
-from sparktrain.protocol.feed_directory import newest_addresses
 from sparktrain.protocol.feed_messages import (
     AskedRows,
     Busy,
@@ -28,6 +27,7 @@ from sparktrain.protocol.feed_messages import (
     OpenFeed,
     PartitionEnd,
     SendFrom,
+    newest_addresses,
 )
 from sparktrain.protocol.row_pickles import counted_pickles, unpickled
 from sparktrain.store.url import open_store

@@ -22,7 +22,6 @@ from sparktrain.runs.plan import Plan
 from sparktrain.search.space import Space
 from sparktrain.usercode.assigned_values import assigned
 from sparktrain.usercode.code_changes import text_of
-from sparktrain.usercode.environment_copy import A_COPY, holds_environment, is_of_environment
 from sparktrain.usercode.fingerprint import digests_of, fingerprint
 from sparktrain.usercode.framework_imports import FrameworkImports, framework_imports, framework_imports_in
 from sparktrain.usercode.imports import Sources
@@ -30,7 +29,7 @@ from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_ch
 from sparktrain.usercode.module_edits import check_edited
 from sparktrain.usercode.pickler import can_be_pickled
 from sparktrain.usercode.preload import KerasInTrials, PreloadChoice, shared
-from sparktrain.usercode.serialize import pack, preload_choice
+from sparktrain.usercode.serialize import A_COPY, holds_environment, is_of_environment, pack, preload_choice
 from sparktrain.usercode.source_imports import MOST_CHARS
 from sparktrain.usercode.target import Target, check_call
 

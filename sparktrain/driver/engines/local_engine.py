@@ -2,9 +2,10 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Sequence
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import count
+from itertools import count, pairwise
 
 from sparktrain.base import formatting
 from sparktrain.cluster import preflight
@@ -18,9 +19,9 @@ from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.engines.engine import Engine, OnBatchEnd
 from sparktrain.driver.engines.local_batch import AgentPlace, LocalBatch
-from sparktrain.driver.engines.local_gpus import gpus_here, memory_of, share_out
 from sparktrain.driver.engines.nursery_process import NurseryProcess
 from sparktrain.errors import ResourceError, SessionError
+from sparktrain.executor.devices import devices
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.store.hadoop.token_file import has_token_file
 
@@ -253,3 +254,38 @@ class LocalEngine(Engine):
 
     def _lost(self, stages: Iterable[int]) -> dict[int, str]:
         return dict(self._losses)
+
+
+COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
+VARIABLE = "CUDA_VISIBLE_DEVICES"
+TIMEOUT_S = 20.0
+"""The kernel may have to load the driver of idle GPUs first."""
+
+
+def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = COMMAND) -> tuple[str, ...]:
+    """The GPUs that this process may use: those that its environment names, else all that `nvidia-smi` lists.
+
+    Blocks until `nvidia-smi` has answered. None where it is not installed or fails.
+    """
+    if VARIABLE in environ:
+        names = [name.strip() for name in environ[VARIABLE].split(",")]
+        # CUDA ignores what follows the first name that is not a GPU
+        end = next((at for at, name in enumerate(names) if name in ("", "-1")), len(names))
+        return tuple(names[:end])
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    return tuple(line.strip() for line in listed.splitlines() if line.strip())
+
+
+def memory_of(gpus: tuple[str, ...]) -> dict[str, int]:
+    """MiB of the memory of each of these GPUs; 0 where `nvidia-smi` does not report it, for which it blocks."""
+    return {gpu: device.mib for gpu, device in zip(gpus, devices(gpus), strict=True)}
+
+
+def share_out(gpus: tuple[str, ...], slots: int) -> tuple[tuple[str, ...], ...]:
+    """The GPUs of each slot: equal numbers, and one more for the first slots where they do not divide evenly."""
+    share, remainder = divmod(len(gpus), slots)
+    starts = [slot * share + min(slot, remainder) for slot in range(slots + 1)]
+    return tuple(gpus[start:end] for start, end in pairwise(starts))

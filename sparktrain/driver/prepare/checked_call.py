@@ -1,7 +1,7 @@
 """The first stage of a run: all that can be wrong with its call is found here, before a session is touched."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -18,6 +18,7 @@ from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, Res
 from sparktrain.config.option_rules import CoordinatorPlace
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
+from sparktrain.config.tracking_options import URI_VARIABLE, TrackingKeywords
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.driver.backend_choice import Choice, KerasUse, chosen_keras, expected_keras, keras_setting, needed_keras
 from sparktrain.driver.continuation.program import FunctionProgram, StoredProgram
@@ -26,12 +27,13 @@ from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import plan_data
 from sparktrain.driver.options import Options
 from sparktrain.driver.prepare.run_definition import RunDefinition, sampler_choice
-from sparktrain.driver.tracking.callback_choice import callbacks_of
+from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
+from sparktrain.driver.tracking.notice import NoticeSender
 from sparktrain.errors import SpecError, UserError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.plan import Plan, spec_fields
 from sparktrain.search.any_space import as_space
-from sparktrain.search.leaves import leaves_for
+from sparktrain.search.sampled_space import leaves_for
 from sparktrain.search.sampler import AnsweringSampler
 from sparktrain.search.space import Space
 from sparktrain.search.space_json import to_document
@@ -300,3 +302,13 @@ def _check_search(search: LaunchKeywords | None, space: Space, spec: SweepSpec) 
 def _absolute(directory: str | None) -> str | None:
     """The directory for all processes of a host: each trial has a working directory of its own."""
     return None if directory is None else os.path.abspath(os.path.expanduser(directory))
+
+
+def callbacks_of(keywords: TrackingKeywords, callbacks: Sequence[Any]) -> tuple[Any, ...]:
+    """The objects that learn about a run: `callbacks`, and what its options ask for. Raises SpecError."""
+    chosen_callbacks = list(callbacks)
+    if (options := keywords.tracking) is not None:
+        chosen_callbacks.append(MLflowTracker(options, options.address(os.environ.get(URI_VARIABLE, ""))))
+    if keywords.notify is not None:
+        chosen_callbacks.append(NoticeSender(keywords.notify, keywords.notify_after))
+    return tuple(chosen_callbacks)

@@ -1,5 +1,6 @@
 """The gang of one trial in one generation: reserving addresses, connecting, running, ended."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -9,9 +10,11 @@ from msgspec.structs import replace
 
 from sparktrain.base.ids import CHIEF, AgentId, Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.gang_spec import Role
+from sparktrain.state import agent_messages as m
+from sparktrain.state import commands as do
 from sparktrain.state.agent_messages import Seating
 from sparktrain.state.checkpoint_history import Checkpoint
-from sparktrain.state.checkpoint_parts import CheckpointParts
+from sparktrain.state.checkpoint_parts import CheckpointParts, PartsDecision
 from sparktrain.state.gangs.gang_progress import GangAttendance, MemberProgress, Pace
 from sparktrain.state.gangs.gang_stop import GangFault, GangStop
 from sparktrain.state.losses.absence import Absence, MemberAbsences
@@ -320,3 +323,17 @@ def led_to(kind: FailureKind, rank: int | None, lost: Rank) -> bool:
 
 _STOPPED = FailureKind.STOPPED
 """How a member ends that was stopped: never a cause."""
+
+
+def settled_parts(gang: Gang, rank: Rank, step: int, decisions: Sequence[PartsDecision]) -> list[do.Command]:
+    """What follows for the agents from news of member `rank` about `step`, for the parts of a checkpoint."""
+    commands: list[do.Command] = []
+    for decision in decisions:
+        if decision.commit:
+            chief = gang.member(CHIEF)
+            commands.append(do.Send(gang.agents[CHIEF], m.CommitParts(chief, step, decision.commit)))
+        if decision.given_up is not None:
+            news = decision.given_up, decision.problem
+            waiting = [entry for entry in gang.live() if not decision.late or entry[1].rank == rank]
+            commands += [do.Send(agent, m.GiveUpPart(member, *news)) for agent, member in waiting]
+    return commands

@@ -10,11 +10,9 @@ Until that moment the process is none of the gang: what it sends for the others 
 the loss of its agent only withdraw the offer. When the member is really lost before it has left, the process takes its
 place at once if it is ready; in every other case it is ended.
 
-A gang that heals has up to `standby` processes that wait for a loss, on idle agents, each prepared for one rank. A lost
-member's place is taken by one at once, whatever its rank, but one with a training function that has read its rank takes
-that place alone; then the next process starts on the agent that is idle. A drained member moves to one, too. One on a
-drained agent ends, and starts elsewhere. A lost member without an idle agent gets that of a process that waits for
-another rank, or is not ready.
+A gang that heals has up to `standby` processes that wait for a loss, on idle agents. One takes the place of a lost or
+drained member at once, of any rank unless its function has read one; then the next one starts on an idle agent. A lost
+member without an idle agent gets that of a process that waits for another rank, or is not ready.
 
 A gang with one vacant place takes its next process in likewise, when an agent is idle: no member leaves then.
 """

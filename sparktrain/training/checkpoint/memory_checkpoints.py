@@ -11,6 +11,7 @@ from sparktrain.base.clock import Clock
 from sparktrain.errors import SpecError
 from sparktrain.training.checkpoint.saver import is_split, state_module
 from sparktrain.training.collectives.ring_healing import RingHealing
+from sparktrain.training.collectives.step_notes import StepReports
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.step_boundary import StepBoundary
@@ -18,7 +19,6 @@ from sparktrain.training.elastic.surviving_loop import SurvivingLoop
 from sparktrain.training.frameworks.imported import keeper
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count
-from sparktrain.training.step_reports import StepReports
 
 if TYPE_CHECKING:
     from sparktrain.training.gang_join import JoinedGang
@@ -58,7 +58,7 @@ class MemoryCheckpoints:
         self._cursors = [cursor for part in parts if (cursor := cursor_of(part)) is not None]
         self._boundary = boundary
         self._stepped = stepped
-        self._reports = StepReports(stepped, clock, None if boundary is None else boundary.ring)
+        self._reports = StepReports(stepped, clock, None if boundary is None else boundary.ring.notes)
         self._step = start
         self._loop = loop
         self._judgement = judgement

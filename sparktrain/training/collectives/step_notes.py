@@ -4,6 +4,7 @@ The thread that trains notes two numbers for each collective, and three for each
 message. What goes to the agent with the step that it reports now and then is computed at that moment.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 
 from sparktrain.base import clock
 from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.rundir.newest_step import newest_step
 from sparktrain.rundir.step_file import StepFile, encoded
 from sparktrain.state.gangs.step_times import LOOKED_STEPS, StepTimes
 
@@ -170,3 +172,32 @@ class StepLog:
                 file.write(encoded(content))
         except OSError:
             self._failed = True
+
+
+PROGRESS_S = 0.5
+"""The shortest time between two reports of a member's step."""
+
+
+class StepReports:
+    """The steps of one training. For the thread that trains."""
+
+    def __init__(self, stepped: Callable[[int, bool], None], clock: Clock, notes: StepNotes | None = None) -> None:
+        """`stepped` sends a step, and whether training continues. Raises OSError when the agent is gone.
+
+        `notes` are those of its ring.
+        """
+        self._notes = notes
+        self._stepped = stepped
+        self._clock = clock
+        self._reported_at = -math.inf
+
+    def reached(self, step: int) -> None:
+        """Report `step`, unless another step was reported a moment ago. Raises OSError when the agent is gone."""
+        newest_step.mark(step)
+        if self._notes is not None:
+            self._notes.step(step)
+            if self._notes.stepped is not None:
+                self._notes.stepped(step)
+        if (now := self._clock.now()) - self._reported_at >= PROGRESS_S:
+            self._reported_at = now
+            self._stepped(step, True)

@@ -1,14 +1,36 @@
 """`result.plot`: the views of the report, one plot each."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
 
 from sparktrain.base import formatting
 from sparktrain.base.boundary import users_call
 from sparktrain.errors import MissingFileError
 from sparktrain.views.notebook import charts, plot_data
-from sparktrain.views.notebook.plot import Plot
 from sparktrain.views.report.reading import read_document
 from sparktrain.views.report.views.report_document import ReportDocument
+
+
+@dataclass(frozen=True, repr=False)
+class Plot:
+    """One view of a run, as it was when the plot was made. A notebook shows it at the end of a cell."""
+
+    title: str
+    """The run, and the name of the view."""
+    text: str
+    """The main facts, or why there is nothing to draw."""
+    svg: str
+    """The drawing as an SVG document, some 100 KB at most; empty where there is nothing to draw."""
+
+    def __repr__(self) -> str:
+        return f"{self.title}\n{self.text}"
+
+    def _repr_html_(self) -> str:
+        if not self.svg:
+            return f"<div><p><b>{escape(self.title)}</b></p><p>{escape(self.text)}</p></div>"
+        return f"<div><p><b>{escape(self.title)}</b></p>{self.svg}</div>"
+
 
 _LISTED = 8
 _SILENT = "no trial has reported a metric: call ctx.report, or use ctx.keras_callbacks()"

@@ -9,7 +9,7 @@ import sparktrain as st
 from sparktrain.config.call_option import settled
 from sparktrain.config.option_catalog import LaunchKeywords
 from sparktrain.config.tracking_options import MLflow, callbacks, masked, notice, tracking
-from sparktrain.driver.tracking.callback_choice import callbacks_of
+from sparktrain.driver.prepare.checked_call import callbacks_of
 from sparktrain.driver.tracking.mlflow_tracker import MLflowTracker
 from sparktrain.driver.tracking.notice import NoticeSender
 from sparktrain.errors import SpecError

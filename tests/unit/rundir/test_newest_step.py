@@ -7,7 +7,7 @@ from pathlib import Path
 from sparktrain.base.clock import SystemClock
 from sparktrain.rundir import newest_step as module
 from sparktrain.rundir.newest_step import NewestStep, read_newest_step
-from sparktrain.training.step_reports import StepReports
+from sparktrain.training.collectives.step_notes import StepReports
 
 
 def test_a_process_that_is_killed_leaves_its_newest_step(tmp_path: Path) -> None:

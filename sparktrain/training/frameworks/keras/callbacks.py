@@ -20,7 +20,7 @@ from sparktrain.config.metric_names import mode_of
 from sparktrain.config.param_values import described
 from sparktrain.errors import SpecError
 from sparktrain.training.collectives.ring import TENSORFLOW, Ring
-from sparktrain.training.collectives.step_notes import StepNotes
+from sparktrain.training.collectives.step_notes import StepNotes, StepReports
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras import model_state
@@ -45,7 +45,6 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     InternalCallback,
     ResumedState,
 )
-from sparktrain.training.step_reports import StepReports
 
 _SEEDS = (
     "give each dataset.shuffle() a seed, and all members the same tf.random.set_seed(): TensorFlow makes orders "
@@ -328,7 +327,7 @@ class ProgressCallback(InternalCallback):
         self._stepped = deps.stepped
         self._check = deps.check
         self._ring = deps.boundary.ring
-        self._reports = StepReports(deps.stepped, deps.clock, self._ring)
+        self._reports = StepReports(deps.stepped, deps.clock, self._ring.notes)
         self._notes = self._ring.notes if self._ring.framework == TORCH else None
 
     def on_train_begin(self, logs: Any = None) -> None:

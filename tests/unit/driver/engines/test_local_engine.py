@@ -15,8 +15,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines import local_engine
 from sparktrain.driver.engines.local_batch import MOST_SHORT_LIVES, SHORT_LIFE_S, Restarts
-from sparktrain.driver.engines.local_engine import LocalEngine, local
-from sparktrain.driver.engines.local_gpus import COMMAND, VARIABLE, gpus_here, share_out
+from sparktrain.driver.engines.local_engine import COMMAND, VARIABLE, LocalEngine, gpus_here, local, share_out
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.errors import ResourceError, SessionError, SpecError
 from sparktrain.state.outcome import Loss

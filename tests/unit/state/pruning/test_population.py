@@ -9,8 +9,7 @@ from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import choice, lograndint, loguniform, normal, quniform, randint, uniform
 from sparktrain.config.stoppers import PBT, rules_of
 from sparktrain.errors import SpecError
-from sparktrain.search.leaves import leaves_for
-from sparktrain.search.sampled_space import space
+from sparktrain.search.sampled_space import leaves_for, space
 from sparktrain.search.space import grid, when
 from sparktrain.state.pruning.explore import explored
 from sparktrain.state.pruning.population import PopulationRule, chance, donors

@@ -18,8 +18,7 @@ from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.state.records import GangFormed, TrialConcluded
 from sparktrain.state.trial import TrialStatus
 from sparktrain.views.notebook import plot_data
-from sparktrain.views.notebook.plot import Plot
-from sparktrain.views.notebook.result_plots import ResultPlots
+from sparktrain.views.notebook.result_plots import Plot, ResultPlots
 from sparktrain.views.report.reading import read_document
 from tests.unit.driver.stored import BEGUN, ScriptedRun
 from tests.unit.views.notebook.pages import checked, drawings

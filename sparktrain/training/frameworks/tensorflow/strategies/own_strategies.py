@@ -20,9 +20,10 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.config.backends import Backend
 from sparktrain.errors import StrategyError
 from sparktrain.training.frameworks.keras.keras_patches import replace
-from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster, tf_start
+from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
 from sparktrain.training.gang_join import RING_TIMEOUT_S, JoinedGang
-from sparktrain.training.user_lines import named_use
+from sparktrain.training.source_homes import Homes
+from sparktrain.training.user_lines import named_use, user_line
 
 _MIRRORED = "tf.distribute.MultiWorkerMirroredStrategy()"
 _SERVED = "tf.distribute.ParameterServerStrategy()"
@@ -36,7 +37,7 @@ def install(gang: JoinedGang, backend: Backend) -> None:
     replace(CollectiveAllReduceStrategy, "__init__", strategies.mirrored)
     replace(ParameterServerStrategyV2, "__init__", strategies.served)
     replace(tf.distribute.Server, "__init__", strategies.server)
-    tf_start.watch(gang.homes)
+    watch(gang.homes)
 
 
 class _OwnStrategies:
@@ -112,9 +113,9 @@ class _OwnStrategies:
 
     def _connect(self, line: str, why: str, make: Callable[[], None]) -> None:
         gang = self._gang
-        if tf_start.initialized():
+        if initialized():
             raise StrategyError(
-                f"{line} came after TensorFlow had started: {tf_start.advice()}make the strategy before you build a "
+                f"{line} came after TensorFlow had started: {advice()}make the strategy before you build a "
                 "model, a dataset or a tensor"
             )
         with tf_cluster.port_kept(gang.formation.mine, gang.release_port):
@@ -132,3 +133,34 @@ def _attach() -> None:
     CollectiveAllReduceExtended._std_server_started = True
     CollectiveAllReduceExtended._enable_check_health = False
     context.context().configure_coordination_service = lambda *_, **__: None
+
+
+class _Noted:
+    """What is known of this process."""
+
+    line = ""
+
+
+def initialized() -> bool:
+    """Whether TensorFlow has initialised its devices in this process, by an op or otherwise."""
+    return context.context()._context_handle is not None
+
+
+def watch(homes: Homes) -> None:
+    """Note the line that starts TensorFlow, if it has not started. Call it once, before the user's code runs."""
+    eager = context.context()
+    start = eager.ensure_initialized
+
+    def noting() -> None:
+        if not initialized():
+            _Noted.line = user_line(homes)
+        vars(eager).pop("ensure_initialized", None)  # the class's own is back
+        start()
+
+    if not initialized():
+        eager.ensure_initialized = noting
+
+
+def advice() -> str:
+    """The line that has started TensorFlow, as the start of a sentence; empty if it is unknown."""
+    return f"{_Noted.line} started it: move that line below; " if _Noted.line else ""

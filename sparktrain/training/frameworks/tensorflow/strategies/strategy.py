@@ -178,11 +178,11 @@ class Strategies:
         return makers[kind](**options)
 
     def _connect(self, kind: str, options: dict[str, Any]) -> Any:
-        from sparktrain.training.frameworks.tensorflow.strategies import builders, tf_start
+        from sparktrain.training.frameworks.tensorflow.strategies import builders, own_strategies
 
         alone = self._formation.size == 1
         on_ring = kind == MULTI_WORKER and self._ring_connects()
-        if kind == MULTI_WORKER and tf_start.initialized() and not on_ring:
+        if kind == MULTI_WORKER and own_strategies.initialized() and not on_ring:
             raise self._too_late(kind)  # before it waits for the others, which may fail for the same reason
         environment = self._formation.tf_config()
         make: Callable[..., Any]
@@ -199,12 +199,12 @@ class Strategies:
         return named_use(f"ctx.strategy({kind!r})", self._homes)
 
     def _too_late(self, kind: str) -> StrategyError:
-        from sparktrain.training.frameworks.tensorflow.strategies import tf_start
+        from sparktrain.training.frameworks.tensorflow.strategies import own_strategies
 
         return StrategyError(
-            f"{self._call(kind)} came after TensorFlow had started: {tf_start.advice()}it has run an op, made another "
-            "strategy or joined a ring; call ctx.strategy() before you build a model, a dataset or a tensor, and "
-            "before any other method of ctx that uses the gang"
+            f"{self._call(kind)} came after TensorFlow had started: {own_strategies.advice()}it has run an op, made "
+            "another strategy or joined a ring; call ctx.strategy() before you build a model, a dataset or a tensor, "
+            "and before any other method of ctx that uses the gang"
         )
 
 
