@@ -19,7 +19,7 @@ __all__ = ["asked_late"]  # a fixture
 
 EACH_RECORD = pytest.mark.all(
     case="a driver that repeats cases dies at each record of its journal",
-    covered_by="at each fifth record of each kind",
+    covered_by="at each eighth record of each kind",
 )
 
 CASES, REPEATS, FOLDS = 6, 2, 2
@@ -55,7 +55,7 @@ def observations(records: list[AnyRecord]) -> list[Observation]:
     return [each for each in past(records, "y") if isinstance(each, Observation)]
 
 
-@pytest.mark.parametrize("stride", [5, pytest.param(1, marks=EACH_RECORD)])
+@pytest.mark.parametrize("stride", [8, pytest.param(1, marks=EACH_RECORD)])
 @pytest.mark.usefixtures("asked_late")
 def test_a_driver_may_die_at_each_record_of_its_journal(stride: int) -> None:
     run, world = prepared(), world_of(World())

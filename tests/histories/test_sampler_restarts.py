@@ -29,7 +29,7 @@ OTHER_SAMPLERS = pytest.mark.all(
 
 EACH_RECORD = pytest.mark.all(
     case="a driver dies at each record of its journal, with TPE, CMA-ES and NSGA-II",
-    covered_by="at each fourth record of each kind",
+    covered_by="at each sixth record of each kind",
 )
 
 ASKED_AHEAD = pytest.mark.all(
@@ -97,7 +97,7 @@ def asked_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=EACH_RECORD)])
+@pytest.mark.parametrize("stride", [6, pytest.param(1, marks=EACH_RECORD)])
 @pytest.mark.usefixtures("asked_late")
 def test_a_driver_may_die_at_each_record_of_its_journal(sampler: str, stride: int) -> None:
     run, world = prepared(sampler), World()
