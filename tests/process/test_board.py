@@ -26,8 +26,11 @@ ROOT = Path(__file__).parents[2]
 HOME = "run/trials/0000/generation-1/rank-0/files"
 DRIVER = """\
 import sys
+import cloudpickle
 import sparktrain as st
+import tests
 from tests.support.boards import train
+cloudpickle.register_pickle_by_value(tests)
 if __name__ == "__main__":
     st.sweep(train, {"folder": [sys.argv[1]]}, metric="y", mode="max", spark=st.local(slots=1), name="run",
              dir=sys.argv[1] + "/runs", preload=[], tensorboard=True)

@@ -21,7 +21,7 @@ from tests.support.hosts import two_hosts
 from tests.support.processes import wait_until
 
 LEASE_S = 4.0
-ROWS, FEEDERS, PARTS, BATCH = 2_500_000, 2, 5, 10_000
+ROWS, FEEDERS, PARTS, BATCH = 800_000, 2, 5, 10_000
 PEAK_BYTES = 400 * 2**20
 KEPT_BYTES = 20 * 2**20
 AT_ONCE_S = 3.0
@@ -94,7 +94,7 @@ def test_a_slow_member_is_waited_for_with_bounded_memory(member: FedMember, star
 def test_a_member_keeps_nothing_of_the_rows_that_it_has_taken(
     started: list[LineProcess], certificates: RunCertificates
 ) -> None:
-    """4 GB pass through its queue of 64 MiB; gRPC reads ahead of it as far as it expects the connection to carry."""
+    """1.2 GB pass through its queue of 64 MiB; gRPC reads ahead of it as far as it expects the connection to carry."""
     fed = FedMember(certificates, env=resource_limits(1))
     started.append(fed)
     before, allocated_before = fed.ask("memory"), fed.ask("allocated")

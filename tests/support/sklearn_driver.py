@@ -1,7 +1,6 @@
-"""A driver that searches an estimator without Spark, for tests to kill: `python -m tests.support.sklearn_driver`."""
+"""A driver that searches an estimator without Spark, for tests to kill."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 
 import sparktrain as st
 from sparktrain.base.clock import pause
-from tests.support.mortal import NAME, call
+from tests.support.mortal import NAME
 
 
 class MarkedRidge(Ridge):  # type: ignore[misc] # scikit-learn has no types
@@ -47,7 +46,3 @@ def search(folder: Path) -> Any:
         "predicted": result.predict(X).tolist(),
         "expected_predictions": expected.predict(X).tolist(),
     }
-
-
-if __name__ == "__main__":
-    call(sys.argv[1], Path(sys.argv[2]))
