@@ -60,8 +60,7 @@ def extension_of(request: SweepCommandRequest) -> "Extension":
 def space_of(request: SweepCommandRequest) -> "tuple[Space, dict[str, Any]]":
     """What to try, and the settings: those of the file, and those of the command line, which prevail."""
     from sparktrain.config.param_files.load import load_params, parse_assignments, parse_space
-    from sparktrain.search.any_space import from_file
-    from sparktrain.search.sampled_space import space
+    from sparktrain.search.sampled_space import from_file, space
     from sparktrain.search.space import grid, zipped
 
     options = [name for name in ("grid", "space", "zipped", "params") if getattr(request, name)]

@@ -3,7 +3,7 @@
     space(lr=loguniform(1e-5, 1e-1), units=[64, 256], epochs=10, optimizer={"name": choice(["sgd", "adam"])})
 
 A distribution is sampled, a list is an axis of a grid (trial n takes its combination n, in a circle), a dict holds more
-of these, and anything else is a constant. A space is immutable.
+of these, and anything else is a constant. A space is immutable. `as_space` takes whatever a call gives.
 """
 
 import itertools
@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from sparktrain.base.boundary import users_call
 from sparktrain.config.distribution import Distribution, choice, drawn
@@ -26,10 +26,12 @@ from sparktrain.search.space import (
     Predicate,
     Space,
     When,
+    cases,
     check_predicate,
     grid,
     holds,
     named_values,
+    zipped,
 )
 
 MAX_REFUSED = 10_000
@@ -312,3 +314,32 @@ def _changeable(space: Space, rule: PBT) -> Leaves:
         "where=) or a list of cases: pass distributions and lists by name, and let the function ignore what does not "
         "apply"
     )
+
+
+if TYPE_CHECKING:
+    from sparktrain.config.param_files.load import ParamsFile  # it reads YAML, which few calls need
+
+
+def as_space(source: object) -> Space:
+    """A space as it is, a dict of lists as a grid, one with distributions as a space, a list of dicts as cases.
+
+    Raises SpecError.
+    """
+    if isinstance(source, Space):
+        return source
+    if isinstance(source, Mapping):
+        return space(source) if source else grid(source)
+    if isinstance(source, list | tuple):
+        return cases(source)
+    raise SpecError(
+        f"the space is {described(source)}; pass a dict of lists such as {{'lr': [0.1, 0.01]}} or of distributions, "
+        "a list of dicts, or space(), grid(), zipped() or cases()"
+    )
+
+
+def from_file(file: "ParamsFile") -> Space:
+    """The space that a parameter file describes."""
+    if file.kind == "cases":
+        return cases(cast(list[Params], file.values))
+    make: Any = {"grid": grid, "zip": zipped, "space": space}[file.kind]
+    return cast(Space, make(file.values))

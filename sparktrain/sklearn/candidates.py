@@ -16,7 +16,7 @@ import numpy as np
 from sparktrain.config.distribution import Distribution, choice, loguniform, randint, uniform
 from sparktrain.config.param_values import described, did_you_mean, shown
 from sparktrain.errors import SpecError
-from sparktrain.search.any_space import as_space
+from sparktrain.search.sampled_space import as_space
 from sparktrain.search.space import Space, When, cases, grid
 
 Code = tuple[str, Any]

@@ -1,6 +1,6 @@
 """Searches hyperparameters of an estimator of scikit-learn: each candidate and fold is a trial of a sweep.
 
-    estimator, space, X, y -> checks (`search_input`, `candidates`, `growth_choice`)
+    estimator, space, X, y -> checks (`search_input`, `candidates`)
     -> rows of bytes (`datasets.shared_objects`)
     -> a sweep with a trial for each fit (`fold_fit`, in members) -> `cv_results` -> a refit of the best candidate
 
@@ -38,13 +38,13 @@ from sparktrain.search.space import ListedSpace
 from sparktrain.sklearn.candidates import candidates_of, check_names
 from sparktrain.sklearn.cv_results import FoldTable, fold_table, results_of
 from sparktrain.sklearn.fold_fit import DATA, FIT_ERROR, FIT_FAILED, RAISE, SINGLE, SearchTask
-from sparktrain.sklearn.growth_choice import growth_of
 from sparktrain.sklearn.search_input import (
     Refit,
     check_callbacks,
     check_estimator,
     check_scores,
     data_of,
+    growth_of,
     modules_of,
     scoring_of,
 )

@@ -272,13 +272,12 @@ def _size(value: object) -> int:
 def _local_modules(
     function: Callable[..., Any], data: bytes, named: Collection[str | None], sources: Sources
 ) -> list[Path]:
-    """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs.
-
-    A module that goes by value is in the pickle as a text alone, unless objects of it go by their names."""
+    """Files and folders of the local modules that the pickle refers to or the function imports, and of theirs."""
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
     # A pickle names the classes of values by their modules, which the function need not import itself.
     possible = (name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data)
+    # A module that goes by value is there as a text alone, unless objects of it go by their names.
     referred = {name for name in possible if name in named or not goes_by_value(name)}
     modules = imports_of_function(function).modules
     imported = modules | sources.imports_of_modules(modules).modules

@@ -12,8 +12,7 @@ from sparktrain.config.param_values import did_you_mean, shown
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.errors import SpecError
 from sparktrain.runs.history import StoredRun
-from sparktrain.search.any_space import as_space
-from sparktrain.search.sampled_space import NestedValues, SampledSpace
+from sparktrain.search.sampled_space import NestedValues, SampledSpace, as_space
 from sparktrain.search.space import Grid, Space
 from sparktrain.search.space_json import Document, from_document, to_document
 

@@ -32,8 +32,7 @@ from sparktrain.driver.tracking.notice import NoticeSender
 from sparktrain.errors import SpecError, UserError
 from sparktrain.rundir.layout import RunLayout
 from sparktrain.runs.plan import Plan, spec_fields
-from sparktrain.search.any_space import as_space
-from sparktrain.search.sampled_space import leaves_for
+from sparktrain.search.sampled_space import as_space, leaves_for
 from sparktrain.search.sampler import AnsweringSampler
 from sparktrain.search.space import Space
 from sparktrain.search.space_json import to_document

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from sparktrain.search.any_space import as_space
 from sparktrain.search.grid import SpaceSampler
+from sparktrain.search.sampled_space import as_space
 from sparktrain.search.space import cases, grid, when, zipped
 from tests.unit.bad_input.case import spec_case as space
 

@@ -7,7 +7,7 @@ import pytest
 import sparktrain as st
 from sparktrain.config.stoppers import encoded, rule_text, rules_of
 from sparktrain.runs.fact_changes import changed_facts, changed_space
-from sparktrain.search.any_space import as_space
+from sparktrain.search.sampled_space import as_space
 from sparktrain.search.space_json import to_document
 
 SAMPLED = {

@@ -10,8 +10,7 @@ from msgspec import json as fast_json
 
 import sparktrain as st
 from sparktrain.errors import FunctionError, SpecError
-from sparktrain.search.any_space import as_space
-from sparktrain.search.sampled_space import SampledSpace, as_choices, as_grid, space
+from sparktrain.search.sampled_space import SampledSpace, as_choices, as_grid, as_space, space
 from sparktrain.search.space import Space, grid, when
 from sparktrain.search.space_json import from_document, to_document
 from sparktrain.usercode.target import check_call

@@ -14,7 +14,7 @@ from hypothesis import strategies as some
 from sparktrain.config.param_files.load import load_params
 from sparktrain.errors import SpecError
 from sparktrain.search import space as module
-from sparktrain.search.any_space import as_space, from_file
+from sparktrain.search.sampled_space import as_space, from_file
 from sparktrain.search.space import Grid, ListedSpace, cases, grid, when, zipped
 from tests.support.examples import examples
 

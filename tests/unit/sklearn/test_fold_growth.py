@@ -24,8 +24,7 @@ from sklearn.preprocessing import StandardScaler
 
 import sparktrain as st
 from sparktrain.sklearn.fold_growth import FitGrowth, FitRows, nested_order
-from sparktrain.sklearn.growth_choice import growth_of
-from sparktrain.sklearn.search_input import data_of
+from sparktrain.sklearn.search_input import data_of, growth_of
 
 X, Y = load_iris(return_X_y=True)
 TREES = "n_estimators"

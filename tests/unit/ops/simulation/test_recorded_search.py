@@ -16,8 +16,7 @@ from sparktrain.ops.simulation.comparison import Comparison
 from sparktrain.ops.simulation.curves import CurvePoint, LearningCurve, Recorded, of_points
 from sparktrain.ops.simulation.recorded_search import NearestCase, RecordedCases, RecordedSearch, searches
 from sparktrain.ops.simulation.virtual_run import SimulatedRun, VirtualRun
-from sparktrain.search.any_space import as_space
-from sparktrain.search.sampled_space import space
+from sparktrain.search.sampled_space import as_space, space
 from sparktrain.search.sampler import Observation, Suggestion
 from sparktrain.search.space_json import to_document
 from tests.support.examples import examples
