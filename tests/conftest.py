@@ -58,8 +58,13 @@ GANGS = (
     ),
 )
 """Tests of gangs on the agents of `gang_pool`, which load TensorFlow once for all of them."""
-LOSSES = ("tests/faults/test_same_bits.py", "tests/faults/test_training.py")
-"""Tests of losses on the two agents of the pool of their ring."""
+LOSSES = tuple(
+    f"tests/faults/test_{name}.py"
+    for name in (
+        "draining", "healing_fits", "loops", "ring_takeover", "same_bits", "smaller_rings", "standbys", "training"
+    )
+)  # fmt: skip
+"""Tests of losses: the agents of their pools are forked from one nursery, which has loaded TensorFlow and Horovod."""
 TOGETHER = (READERS, FORKED, CLUSTERS, GANGS, LOSSES)
 IDLE_S = 20.0
 """After it the agents of a pool of tests end: no memory is held for files that do not use them."""

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 import sparktrain as st
 from tests.support.local_spark import spark_session
 
-IDLE_S = 20.0
-"""After it the agents of the pool end: they hold no memory for files that do not use them."""
+RING = ["tensorflow", "keras", "horovod.tensorflow"]
+"""What all pools of this ring preload: one nursery serves them in turn."""
 
 
 @pytest.fixture
@@ -26,9 +26,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def pool() -> Iterator[st.Pool]:
-    """Two warm agents on this machine, for all files of gangs of TensorFlow and Horovod."""
-    frameworks = ["tensorflow", "keras", "horovod.tensorflow"]
-    with st.pool(st.local(slots=2), preload=frameworks, idle_timeout=IDLE_S) as opened:
+    """Two warm agents on this machine."""
+    with st.pool(st.local(slots=2), preload=RING) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[st.Pool]:
+    """Three warm agents on this machine."""
+    with st.pool(st.local(slots=3), preload=RING) as opened:
         yield opened

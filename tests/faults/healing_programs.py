@@ -83,7 +83,7 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
             if [self._rank, event] == [*place[:2]] and is_here and not mark.exists():
                 mark.touch()
                 if event == "spoil":
-                    self.model.trainable_variables[1].assign_add(np.full(16, 1e-6, "float32"))
+                    self.model.trainable_variables[1].assign_add(np.full(3, 1e-6, "float32"))
                 elif event == "stop":
                     os.kill(os.getpid(), signal.SIGSTOP)
                 elif event == "later":
@@ -231,10 +231,10 @@ def examples() -> tuple[Any, Any]:
 
 def compiled(ctx: Any) -> Any:
     """A model that has moving averages and draws random numbers; its traces are counted."""
-    hidden = [Counted(16, activation="relu"), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
-    model = keras.Sequential([keras.Input((8,)), *hidden, keras.layers.Dense(3)])
+    layers = [Counted(3), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
+    model = keras.Sequential([keras.Input((8,)), *layers])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
+    model.compile(optimizer=ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), loss=loss, metrics=["accuracy"])
     return model
 
 

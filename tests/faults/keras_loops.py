@@ -21,14 +21,10 @@ class KerasLoop(loops.Loop):
         keras.utils.set_random_seed(7)
         self._way = way
         self._traces = 0
-        layers = [
-            keras.layers.Dense(16, activation="relu"),
-            keras.layers.BatchNormalization(),
-            keras.layers.Dropout(0.2),
-        ]
-        model = self._model = keras.Sequential([keras.Input((8,)), *layers, keras.layers.Dense(3)])
+        layers = [keras.layers.Dense(3), keras.layers.BatchNormalization(), keras.layers.Dropout(0.2)]
+        model = self._model = keras.Sequential([keras.Input((8,)), *layers])
         model.accuracy = keras.metrics.SparseCategoricalAccuracy()
-        model.compile(optimizer=keras.optimizers.Adam(0.01))
+        model.compile(optimizer=keras.optimizers.SGD(0.01, momentum=0.9))
         model.optimizer.build(model.trainable_variables)
         loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         if way == "optimizer":
@@ -58,7 +54,7 @@ class KerasLoop(loops.Loop):
 
     def spoil(self) -> None:
         """See base class."""
-        self._model.trainable_variables[1].assign_add(np.full(16, 1e-6, "float32"))
+        self._model.trainable_variables[1].assign_add(np.full(3, 1e-6, "float32"))
 
     def variables(self) -> dict[str, Any]:
         """See base class."""
@@ -77,7 +73,7 @@ class KerasResizing:
     def __init__(self, ctx: Any, lag: Any) -> None:
         keras.utils.set_random_seed(7)
         model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
-        model.compile(optimizer=keras.optimizers.Adam(0.01), loss="mse")
+        model.compile(optimizer=keras.optimizers.SGD(0.01, momentum=0.9), loss="mse")
         model.optimizer.build(model.trainable_variables)
         self.parts = (model,)
 

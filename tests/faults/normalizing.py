@@ -21,10 +21,9 @@ def normalize(
     rng = np.random.default_rng(3)
     x = rng.normal(size=(ROWS, 8)).astype("float32")
     y = rng.integers(0, 3, ROWS)
-    layers = [keras.layers.Dense(16, activation="relu"), keras.layers.BatchNormalization(), keras.layers.Dense(3)]
-    model = keras.Sequential([keras.Input((8,)), *layers])
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(3), keras.layers.BatchNormalization()])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
+    model.compile(optimizer=ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), loss=loss, metrics=["accuracy"])
     notes = Path(folder)
 
     class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types

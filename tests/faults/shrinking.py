@@ -129,7 +129,7 @@ def shrink(
     if awaits_offer:
         step_boundary.AGREE_S = 0.0  # after each step
     (notes / f"pid-{rank}-{os.getpid()}").touch()
-    model = compiled(ctx.distribute(keras.optimizers.Adam(0.01)))
+    model = compiled(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)))
     if data == "arrays":
         feed = ctx.shard(examples(), batch_size=BATCH, shuffle=True, seed=3)
     elif data == "rows":
@@ -146,7 +146,7 @@ def shrink(
 
 def repeat(folder: str, steps: list[list[int]]) -> dict[str, float]:
     """Train in one process on the rows of each step of a gang; keep the weights."""
-    model = compiled(keras.optimizers.Adam(0.01))
+    model = compiled(keras.optimizers.SGD(0.01, momentum=0.9))
     x, y = examples()
     for rows in steps:
         model.train_on_batch(x[rows], y[rows])

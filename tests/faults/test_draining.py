@@ -4,7 +4,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,6 @@ OTHERS = pytest.mark.all(
     case="the chief on an agent that is drained, and a gang with a ring that cannot heal",
     covered_by="rank 1 of a ring that heals; `unit/state/test_draining`, `unit/state/test_handovers`",
 )
-
-
-@pytest.fixture(scope="module")
-def three() -> Iterator[st.Pool]:
-    """One agent more than the trainings take."""
-    with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as opened:
-        yield opened
 
 
 def beside(folder: Path, drains: Callable[[], None]) -> threading.Thread:

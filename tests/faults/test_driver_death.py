@@ -24,15 +24,15 @@ from tests.support.local_driver import SEVERAL
 from tests.support.mortal import NAME, Mortal, generations
 from tests.support.processes import Sighted
 
-ON_SPARK_DEATHS = pytest.mark.all(
-    case="a sweep on Spark that loses three drivers",
-    covered_by="a sweep without Spark that loses two drivers; `faults/test_orphans`: a sweep on Spark "
-    "that loses its JVM raises AgentsLostError and leaves no process",
+MORE_DEATHS = pytest.mark.all(
+    case="a sweep that loses two drivers, and three on Spark",
+    covered_by="a sweep without Spark that loses one; `histories/test_drivers`; `faults/test_orphans`: a sweep on "
+    "Spark that loses its JVM raises AgentsLostError and leaves no process",
 )
 
 ALSO_SEVERAL = pytest.mark.all(
-    case="two runs on one session that lose their driver",
-    covered_by="two runs on one pool that lose their driver",
+    case="two runs on one session that lose their driver, and two that the next one resumes in turn",
+    covered_by="two runs on one pool that lose their driver, and continue there at once",
 )
 
 pytestmark = pytest.mark.timeout(300)
@@ -77,10 +77,10 @@ def results(driver: Mortal, name: str = NAME) -> Counter[int]:
 @pytest.mark.parametrize(
     ("program", "ends"),
     [
-        (LOCAL, ("python", "python")),
-        pytest.param(ON_SPARK, ("python", "jvm", "both"), marks=ON_SPARK_DEATHS),
+        pytest.param(LOCAL, ("python",), id="local"),
+        pytest.param(LOCAL, ("python", "python"), id="twice", marks=MORE_DEATHS),
+        pytest.param(ON_SPARK, ("python", "jvm", "both"), id="spark", marks=MORE_DEATHS),
     ],
-    ids=["local", "spark"],
 )
 def test_a_sweep_survives_the_death_of_its_drivers(
     tmp_path: Path, start: Start, program: str, ends: tuple[str, ...]
@@ -113,7 +113,7 @@ def test_a_sweep_survives_the_death_of_its_drivers(
     ("first", "then"),
     [
         ("several", "several"),
-        ("several", "several_in_turn"),
+        pytest.param("several", "several_in_turn", marks=ALSO_SEVERAL),
         pytest.param("several_on_a_session", "several_on_a_session", marks=ALSO_SEVERAL),
     ],
 )
@@ -143,7 +143,7 @@ def test_two_runs_on_one_pool_survive_the_death_of_their_driver(
 
 @pytest.mark.all(
     case="a gang that loses its drivers",
-    covered_by="a sweep that loses two drivers; `histories/test_drivers` for the matrix of deaths",
+    covered_by="a sweep that loses its driver; `histories/test_drivers` for the matrix of deaths",
 )
 def test_a_gang_survives_the_death_of_its_drivers(tmp_path: Path, start: Start) -> None:
     rng, step = random.Random(3), 0
@@ -172,7 +172,7 @@ def steps(folder: Path) -> dict[tuple[int, int], list[int]]:
 
 @pytest.mark.all(
     case="the same weights after the death of a driver",
-    covered_by="a sweep that loses two drivers; `histories/test_drivers` for the matrix of deaths",
+    covered_by="a sweep that loses its driver; `histories/test_drivers` for the matrix of deaths",
 )
 @pytest.mark.parametrize("program", ["learn_twice", "learn_rows_twice"])
 def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(

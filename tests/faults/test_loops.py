@@ -6,6 +6,7 @@ continue with fewer members.
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -118,7 +119,7 @@ def framework(request: pytest.FixtureRequest) -> Framework:
 
 @pytest.fixture(scope="module")
 def three(framework: Framework) -> Iterator[st.Pool]:
-    """Three warm agents on this machine."""
+    """Three warm agents on this machine, for this framework."""
     with st.pool(st.local(slots=3), preload=framework.preload) as pool:
         yield pool
 
@@ -335,12 +336,13 @@ def resized(
     folder: Path,
     kills: list[list[int]],
     act: Callable[[st.Pool], None] | None = None,
+    agents: st.Pool | None = None,
     **options: Any,
 ) -> st.RunResult:
-    """The result of a gang of three, beside which a thread acts; after it one process trains the same steps alone."""
+    """The result of a gang of three, on `agents` or its own, beside which a thread acts; then one process trains."""
     slots = 3 if act is None else 4
     own: dict[str, Any] = {"dir": str(folder), "progress": False}
-    with st.pool(st.local(slots=slots), preload=framework.preload) as pool:
+    with nullcontext(agents) if agents else st.pool(st.local(slots=slots), preload=framework.preload) as pool:
         thread = threading.Thread(target=act or (lambda _: None), args=(pool,))
         thread.start()
         params = {"folder": str(folder), "kills": kills, **options}
@@ -374,7 +376,7 @@ def test_the_others_continue_at_once_and_train_each_row_once(
 
 @shown
 def test_a_member_comes_back_after_a_step(
-    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    three: st.Pool, framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def later(restarts: local_batch.Restarts, slot: int, now: float) -> bool:
         restarts._lives[slot].due = now + 2.0
@@ -382,7 +384,7 @@ def test_a_member_comes_back_after_a_step(
 
     monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
     monkeypatch.setattr(local_batch.Restarts, "lost", later)
-    result = resized(framework, tmp_path, [[1, 5, 0]], step_s=0.1)
+    result = resized(framework, tmp_path, [[1, 5, 0]], agents=three, step_s=0.1)
 
     lost, back = result.restarts
     assert (lost.rank, lost.healed, lost.members) == (1, True, 2), lost.cause

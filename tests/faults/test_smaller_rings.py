@@ -11,6 +11,7 @@ import pytest
 import sparktrain as st
 from sparktrain.driver.engines import local_batch
 from sparktrain.state.seats import policies
+from tests.faults.conftest import RING
 from tests.faults.shrinking import BATCH, ROWS, repeat, shrink, table
 
 pytestmark = pytest.mark.timeout(240)
@@ -19,8 +20,8 @@ Step = tuple[int, list[list[int]]]
 """The members that made a step, and the rows of each of them."""
 
 OTHERS = pytest.mark.all(
-    case="rings of two and four members that become smaller, in epochs of datasets and of `data=`",
-    covered_by="a ring of three on arrays",
+    case="rings of two, three and four members that become smaller for good, in epochs of arrays, datasets and `data=`",
+    covered_by="a ring of three that becomes smaller for a while; `unit/state/test_healing_rings`",
 )
 
 
@@ -45,22 +46,23 @@ def steps_in(notes: Path, size: int) -> list[Step]:
     return steps
 
 
+@OTHERS
 @pytest.mark.parametrize(
     ("size", "data", "kills"),
     [
         (3, "arrays", [[1, 3]]),
-        pytest.param(3, "batches", [[2, 5], [1, 9]], marks=OTHERS),
-        pytest.param(3, "arrays", [[2, 8], [1, 13]], marks=OTHERS),
-        pytest.param(4, "arrays", [[2, 4], [1, 9]], marks=OTHERS),
-        pytest.param(2, "batches", [[1, 6]], marks=OTHERS),
-        pytest.param(3, "rows", [[1, 4]], marks=OTHERS),
+        (3, "batches", [[2, 5], [1, 9]]),
+        (3, "arrays", [[2, 8], [1, 13]]),
+        (4, "arrays", [[2, 4], [1, 9]]),
+        (2, "batches", [[1, 6]]),
+        (3, "rows", [[1, 4]]),
     ],
 )
 def test_the_others_continue_at_once_and_train_each_row_once(
     lasting: None, tmp_path: Path, size: int, data: str, kills: list[list[int]]
 ) -> None:
     params: dict[str, Any] = {"folder": str(tmp_path), "kills": kills, "data": data}
-    with st.pool(st.local(slots=size), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
+    with st.pool(st.local(slots=size), preload=RING) as pool:
         result = pool.run(
             shrink, params, workers=size, min_workers=1, backend="horovod", dir=str(tmp_path), name="run",
             seed=1, progress=False, data={"train": table()} if data == "rows" else {},
@@ -76,11 +78,8 @@ def test_the_others_continue_at_once_and_train_each_row_once(
     assert f"the others kept their state and continue with {size - 1} of {size} members" in str(result)
     assert len(list(tmp_path.glob("pid-*"))) == size, "no process was started"
     left = sorted(set(range(size)) - {rank for rank, _ in kills})
-    for rank in left:
-        until_first, in_all = json.loads((tmp_path / f"traces-{rank}").read_text())
-        assert until_first == in_all, "no step is traced again"
     check_rows(steps)
-    check_weights(tmp_path, left)
+    check_members(tmp_path, left)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +105,7 @@ def test_a_member_comes_back_and_all_train_each_row_once(
     monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
     monkeypatch.setattr(local_batch.Restarts, "lost", later)
     params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1, "awaits_offer": awaits_offer}
-    with st.pool(st.local(slots=3), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
+    with st.pool(st.local(slots=3), preload=RING) as pool:
         result = pool.run(
             shrink, params, workers=3, min_workers=2, backend="horovod", dir=str(tmp_path), name="run",
             seed=1, progress=False,
@@ -115,15 +114,19 @@ def test_a_member_comes_back_and_all_train_each_row_once(
         alone = {"folder": str(tmp_path), "steps": [list(chain(*rows)) for _, rows in steps]}
         pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False)
     lost, back = result.restarts
-    assert (lost.rank, lost.healed, lost.members) == (1, True, 2), lost.cause
+    assert (lost.rank, lost.healed, lost.members, lost.full_size) == (1, True, 2, 3), lost.cause
+    assert "the others kept their state and continue with 2 of 3 members" in str(result)
     assert (back.rank, back.healed, back.paused, back.steps_lost) == (1, True, True, 0), back.cause
     assert len(list(tmp_path.glob("pid-*"))) == 4, "one process was started"
     assert {members for members, _ in steps} == {2, 3}
     check_rows(steps)
-    check_weights(tmp_path, [0, 1, 2])
+    check_members(tmp_path, [0, 1, 2])
 
 
-def check_weights(folder: Path, ranks: list[int]) -> None:
+def check_members(folder: Path, ranks: list[int]) -> None:
+    for rank in ranks:
+        until_first, in_all = json.loads((folder / f"traces-{rank}").read_text())
+        assert until_first == in_all, "no step is traced again"
     weights = [np.load(folder / f"weights-{name}.npz") for name in (*ranks, "alone")]
     for name in weights[0].files:
         assert len({each[name].tobytes() for each in weights[:-1]}) == 1, "members have the same weights"

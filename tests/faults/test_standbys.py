@@ -1,7 +1,6 @@
 """Members of a `fit` that are killed while a process waits for the place of any of them: see `test_loops` for loops."""
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ OTHERS = pytest.mark.all(
     case="a process that waits, on a dataset that is shuffled",
     covered_by="one that waits on arrays; `unit/state/test_standbys`",
 )
-
-
-@pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Three warm agents on this machine."""
-    with st.pool(st.local(slots=3), preload=["tensorflow", "keras"]) as made:
-        yield made
 
 
 def trained(
@@ -51,13 +43,13 @@ def trained(
 
 @pytest.mark.parametrize("feed", ["arrays", pytest.param("dataset", marks=OTHERS)])
 def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_those_of_no_loss(
-    pool: st.Pool, tmp_path: Path, feed: str
+    three: st.Pool, tmp_path: Path, feed: str
 ) -> None:
     for name in ("whole", "broken"):
         (tmp_path / name).mkdir()
-    whole, expected, _ = trained(pool, tmp_path / "whole", feed, [], 0)
+    whole, expected, _ = trained(three, tmp_path / "whole", feed, [], 0)
     assert not whole.restarts
-    result, members, processes = trained(pool, tmp_path / "broken", feed, [1, 0], 1)
+    result, members, processes = trained(three, tmp_path / "broken", feed, [1, 0], 1)
     assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
         (1, True, 0),
         (0, True, 0),
@@ -76,12 +68,12 @@ def test_a_process_that_waits_takes_the_place_of_each_member_and_the_bits_are_th
     covered_by="one that waits for any rank; `unit/state/test_standbys`",
 )
 def test_a_process_with_a_function_that_has_read_its_rank_takes_the_place_of_that_rank_alone(
-    pool: st.Pool, tmp_path: Path
+    three: st.Pool, tmp_path: Path
 ) -> None:
     for name in ("whole", "broken"):
         (tmp_path / name).mkdir()
-    _, expected, _ = trained(pool, tmp_path / "whole", "rank", [], 0)
-    result, members, _ = trained(pool, tmp_path / "broken", "rank", [1, 0], 1)
+    _, expected, _ = trained(three, tmp_path / "whole", "rank", [], 0)
+    result, members, _ = trained(three, tmp_path / "broken", "rank", [1, 0], 1)
     assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
         (1, True, 0),
         (0, True, 0),

@@ -14,7 +14,7 @@ from tests.support.mortal import NAME, Mortal, generations
 
 OTHER_SIGNALS = pytest.mark.all(
     case="SIGKILL, SIGTERM and SIGHUP end the driver of a local run",
-    covered_by="Ctrl-C ends it; `faults/test_driver_death`: a sweep on this machine loses two drivers by SIGKILL",
+    covered_by="Ctrl-C ends it; `faults/test_driver_death`: a sweep on this machine loses its driver by SIGKILL",
 )
 LOST_ZYGOTE = pytest.mark.all(
     case="a killed zygote of a local run", covered_by="a killed agent; `faults/test_gangs`: a killed zygote"
