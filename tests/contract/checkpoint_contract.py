@@ -38,11 +38,6 @@ def named(value: Any) -> str:
     return "crash" if isinstance(value, Crash) else "fault" if isinstance(value, OSError) else str(value)
 
 
-breaks = pytest.mark.parametrize(("when", "error"), BREAKS, ids=named)
-in_threads = [*((1, *each) for each in BREAKS), *((THREADS, *each) for each in BREAKS[:2])]
-breaks_in_threads = pytest.mark.parametrize(("threads", "when", "error"), in_threads, ids=named)
-
-
 class Case:
     """A separate run in the store, and a gate that breaks one of its operations."""
 
@@ -106,6 +101,15 @@ class CheckpointContract:
 
     stride = 1
     """The step between broken operations: 1, or more where operations are slow."""
+    breaks = BREAKS
+    """How operations break: fewer where operations are slow."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        if "threads" in metafunc.fixturenames:
+            values = [(1, *each) for each in self.breaks] + [(THREADS, *each) for each in self.breaks[:2]]
+            metafunc.parametrize(("threads", "when", "error"), values, ids=named)
+        elif "when" in metafunc.fixturenames:
+            metafunc.parametrize(("when", "error"), self.breaks, ids=named)
 
     @pytest.fixture
     def store(self) -> Store:
@@ -116,7 +120,6 @@ class CheckpointContract:
         with quick_folder() as folder:
             yield folder
 
-    @breaks_in_threads
     def test_a_write_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException, threads: int
     ) -> None:
@@ -139,7 +142,6 @@ class CheckpointContract:
             assert len(case.paths()) == 2 * (FILES + 1)
         assert case.gate.seen == 4 * FILES + 2  # create, write, publish, read back; then the manifest and its read-back
 
-    @breaks_in_threads
     def test_a_fetch_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException, threads: int
     ) -> None:
@@ -150,7 +152,6 @@ class CheckpointContract:
             case.resumes_from(checkpoint)
         assert case.gate.seen == 1 + FILES
 
-    @breaks
     def test_a_fetch_with_cached_files_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException
     ) -> None:
@@ -164,7 +165,6 @@ class CheckpointContract:
             assert loaded(store, checkpoint, case.local, cache) == content(1, 1)
         assert case.gate.seen == 2
 
-    @breaks
     def test_a_delete_may_break_anywhere(self, store: Store, local: Path, when: str, error: BaseException) -> None:
         for case in cases(store, local, when, error, self.stride):
             doomed, *kept = [case.put(step) for step in (1, 2, 3)]
@@ -177,7 +177,6 @@ class CheckpointContract:
             case.all_visible_are_whole()
         assert case.gate.seen == 2 + FILES
 
-    @breaks
     def test_garbage_collection_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException
     ) -> None:
@@ -199,7 +198,6 @@ class CheckpointContract:
             "a look at what leads out of the folder, and a deletion, for each"
         )
 
-    @pytest.mark.parametrize(("when", "error"), [BREAKS[0], BREAKS[-1]], ids=named)
     def test_a_write_of_all_members_may_break_anywhere(
         self, store: Store, local: Path, when: str, error: BaseException
     ) -> None:

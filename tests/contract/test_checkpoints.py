@@ -9,7 +9,7 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.store.base import Store
 from sparktrain.store.localfs import LocalStore
 from sparktrain.store.url import open_store
-from tests.contract.checkpoint_contract import CheckpointContract
+from tests.contract.checkpoint_contract import BREAKS, CheckpointContract
 from tests.unit.store.gated import MemoryStore
 
 
@@ -24,6 +24,7 @@ class TestInADirectory(CheckpointContract):
 @pytest.mark.usefixtures("aws")
 class TestInS3(CheckpointContract):
     stride = 29
+    breaks = BREAKS[::3]
 
     @pytest.fixture
     def store(self, s3_server: str) -> Store:
@@ -33,10 +34,11 @@ class TestInS3(CheckpointContract):
 
 @pytest.mark.all(
     case="a fault at each third operation of a checkpoint in S3",
-    covered_by="at each twenty-ninth; at each one in memory",
+    covered_by="a crash before and a fault after each twenty-ninth; all at each one in memory",
 )
 class TestInS3Often(TestInS3):
     stride = 3
+    breaks = BREAKS
 
 
 @pytest.mark.all(
