@@ -13,6 +13,7 @@ import pytest
 from sparktrain.driver.yarn_jobs.env_pack.pack import pack
 from sparktrain.store.url import open_store
 from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS
+from tests.support.by_value import by_value as by_value
 from tests.support.hadoop import (
     HaHdfs,
     Hdfs,

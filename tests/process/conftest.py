@@ -5,14 +5,13 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import pytest
 
 import sparktrain as st
-import tests
 from sparktrain.base import process_tree
 from sparktrain.executor.zygote_process import ZygoteProcess
 from tests.process.harness import MARK, Bench, marked
+from tests.support.by_value import by_value as by_value
 
 
 @pytest.fixture
@@ -65,12 +64,3 @@ def browser() -> Iterator[Any]:
 def runs(tmp_path: Path) -> Path:
     """The folder of run directories."""
     return tmp_path / "runs"
-
-
-@pytest.fixture(autouse=True, scope="package")
-def _by_value() -> Iterator[None]:
-    """Pickle functions of tests by value: otherwise each call packs this tree, each agent unpacks it, and each trial
-    imports the module of its test, with pytest and what else that uses, which takes 2 to 5 s of a core."""
-    cloudpickle.register_pickle_by_value(tests)
-    yield
-    cloudpickle.unregister_pickle_by_value(tests)

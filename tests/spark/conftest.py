@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.support.by_value import by_value as by_value
 from tests.support.local_spark import LOCAL_CLUSTER, spark_session
 
 
