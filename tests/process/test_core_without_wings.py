@@ -39,6 +39,15 @@ if __name__ == "__main__":
 """
 OF_WINGS = {"tests/unit/cli/test_cli.py", "tests/unit/cli/test_trace_command.py"}
 """Tests of the help, which lists the commands of wings too, and of a report: they reach wings by names in tables."""
+IN_NOTEBOOKS = (
+    "case_results.py::test_the_table_shows_cases",
+    "run_result.py::test_a_notebook_gets_a_table_of_members_and_everything_is_escaped",
+    "stored_result.py::test_a_run_whose_driver_is_gone_shows_how_to_resume_it",
+    "sweep_result.py::test_html_marks_the_best_and_shows_root_causes",
+    "sweep_result.py::test_html_shows_what_users_named_as_text",
+    "sweep_result.py::test_text_and_html_have_the_traceback_of_each_cause",
+)
+"""Tests of results that a notebook shows, by a wing that they reach by its name."""
 SMOKE = (
     *("tests/process/test_sweeps.py", "tests/process/test_gang_runs.py", "tests/process/test_zygote.py"),
     "tests/training/test_local_gang.py::test_a_local_gang_trains_what_one_process_trains[tensorflow]",
@@ -85,8 +94,10 @@ def test_its_tests_pass(tmp_path: Path) -> None:
     imports = read_imports(ROOT)
     removed = wings() | OF_WINGS
     removed |= {path for path in imports.uses if "/test_" in path and imports.reach(path, "tests/") & removed}
-    copy_without(tmp_path, removed, (PACKAGE, "tests", "scripts", "benchmarks", "examples", "docs", "conf"))
+    removed |= {path for path in imports.uses if fnmatch(path, "tests/unit/views/*/test_*")}
+    copy_without(tmp_path, removed, (PACKAGE, "tests", "scripts", "benchmarks", "examples", "jobs", "docs", "conf"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     units = [path.relative_to(tmp_path).as_posix() for path in (tmp_path / "tests" / "unit").iterdir() if path.is_dir()]
-    selection = [*units, "tests/histories", *SMOKE]
+    deselected = [f"--deselect=tests/unit/results/test_{name}" for name in IN_NOTEBOOKS]
+    selection = [*deselected, *units, "tests/histories", *SMOKE]
     run_in(tmp_path, ["-m", "pytest", "-q", "-n", "2", "-m", "not all and not rig and not torch", *selection], 3500)
