@@ -7,7 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from tests.support.by_value import by_value as by_value
 from tests.support.local_spark import spark_session
 
 RING = ["tensorflow", "keras", "horovod.tensorflow"]

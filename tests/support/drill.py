@@ -3,10 +3,10 @@
 import os
 import random
 import signal
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from sparktrain.base.clock import SystemClock, pause
@@ -20,7 +20,8 @@ VICTIMS = ("member", "zygote", "agent", "executor")
 """What may be killed, each the parent, by one or two, of the one before."""
 
 
-class Strike(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Strike:
     """One kill: by the member of `rank`, in `generation`, after `step`."""
 
     generation: int
@@ -53,8 +54,8 @@ def train(folder: str, strikes: list[dict[str, Any]], ctx: Any, collective: bool
 
     `collective`: the members meet in each step.
     """
-    mine = [msgspec.convert(each, Strike) for each in strikes]
-    now = next((each for each in mine if each.generation == ctx.generation and each.rank == ctx.rank), None)
+    mine = [Strike(**strike) for strike in strikes]
+    now = next((strike for strike in mine if (strike.generation, strike.rank) == (ctx.generation, ctx.rank)), None)
     restored = ctx.checkpoint.restore()
     step, state = (restored.step, restored["state"]) if restored is not None else (0, _start())
     note(folder, ctx, f"from-{step}")
