@@ -5,8 +5,6 @@ import socket
 from collections.abc import Callable, Collection, Mapping
 from math import ceil
 
-import psutil
-
 from sparktrain.base.clock import Clock, SystemClock, pause
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress
@@ -125,6 +123,8 @@ def interface_of(formation: Formation) -> str:
 
     Raises FormError where no interface has it.
     """
+    import psutil  # a member without a ring does without it
+
     address = formation.mine.address
     for name, addresses in psutil.net_if_addrs().items():
         if any(nic_address.address == address for nic_address in addresses):

@@ -7,7 +7,6 @@ import pytest
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.training.collectives import barrier
 from sparktrain.training.frameworks.torch.torch_environment import environment, on_rank_read
 
 PLACES = tuple(
@@ -50,7 +49,7 @@ def test_the_interfaces_that_the_user_has_chosen_stay() -> None:
 
 
 def test_an_address_that_no_interface_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(barrier.psutil, "net_if_addrs", dict)
+    monkeypatch.setattr("psutil.net_if_addrs", dict)
     with pytest.raises(FormError, match="rank 1 on b: no network interface of this host has the address "):
         environment(Formation(1, PLACES), 1, {})
 
