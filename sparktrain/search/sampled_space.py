@@ -34,6 +34,9 @@ from sparktrain.search.space import (
     zipped,
 )
 
+if TYPE_CHECKING:
+    from sparktrain.config.param_files.load import ParamsFile  # it reads YAML, which few calls need
+
 MAX_REFUSED = 10_000
 """How many draws in a row `where=` may refuse."""
 _EXAMPLES = 200
@@ -59,6 +62,7 @@ class NestedValues:
 
 Leaf = Distribution | tuple[Any, ...]
 """What a value is chosen from: a distribution, or the list of an axis."""
+Leaves = tuple[tuple[str, Leaf], ...]
 Node = Leaf | ConstantValue | NestedValues | When
 
 
@@ -282,9 +286,6 @@ def _text(node: Node) -> str:
     return f"~ {text if len(text) <= 200 else text[:197] + '...'}"
 
 
-Leaves = tuple[tuple[str, Leaf], ...]
-
-
 def leaves_for(space: Space, rules: Sequence[AnyStopRule]) -> Leaves:
     """What the rules may change, by paths with dots; nothing unless one of them changes parameters.
 
@@ -314,10 +315,6 @@ def _changeable(space: Space, rule: PBT) -> Leaves:
         "where=) or a list of cases: pass distributions and lists by name, and let the function ignore what does not "
         "apply"
     )
-
-
-if TYPE_CHECKING:
-    from sparktrain.config.param_files.load import ParamsFile  # it reads YAML, which few calls need
 
 
 def as_space(source: object) -> Space:

@@ -22,10 +22,10 @@ from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.errors import RunStoppedError, SessionError, SpecError
 from sparktrain.search.space import single
 from sparktrain.store.url import open_store
-from sparktrain.tensorflowonspark.map_functions import check_map_function
+from sparktrain.tensorflowonspark.map_functions import check_map_function, files_of, place_of
 from sparktrain.tensorflowonspark.node_context import NodeSettings, executor_of, job_of, node_function
 from sparktrain.tensorflowonspark.node_handle import NOT_FED
-from sparktrain.tensorflowonspark.paths import absolute_path, files_of, place_of
+from sparktrain.tensorflowonspark.paths import absolute_path
 from sparktrain.tensorflowonspark.single_warnings import warn_once
 from sparktrain.views.board.board import Board
 

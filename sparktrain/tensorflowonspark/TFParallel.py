@@ -13,8 +13,8 @@ from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.failure_table import log_of
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.state.trial import TrialStatus
-from sparktrain.tensorflowonspark.map_functions import check_map_function
-from sparktrain.tensorflowonspark.paths import absolute_path, files_of, place_of
+from sparktrain.tensorflowonspark.map_functions import check_map_function, files_of, place_of
+from sparktrain.tensorflowonspark.paths import absolute_path
 
 if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext

@@ -1,8 +1,8 @@
 """GPUs by the names of TensorFlowOnSpark's `gpu_info`: those of this member's slot, and none that another one has."""
 
 from sparktrain.config.param_values import described
-from sparktrain.driver.engines.local_engine import gpus_here
 from sparktrain.errors import ResourceError, SpecError
+from sparktrain.training.own_devices import gpus_here
 
 MAX_RETRIES = 3
 """Of the original, which waits for GPUs that others use: a slot has its own from its start."""

@@ -41,6 +41,9 @@ A_COPY = (
     "os.environ within the function, and name what trials need of the driver's by env= or forward_env="
 )
 """The end of a message."""
+LEAST_SECRET = 8
+LEAST = 3
+"""So many variables at least are a copy: fewer are values that the user chose."""
 MOST_CODE_BYTES = 120 * 2**20
 """The highest `code_limit`: below the limit of a message, `state.message.MAX_MESSAGE_BYTES`."""
 MEASURED_BYTES = 2**30
@@ -293,11 +296,6 @@ def _name_in_pickle(name: str) -> bytes:
     """Opcode SHORT_BINUNICODE, length and text; searched as bytes because a pickle may have millions of opcodes."""
     text = name.encode()
     return b"\x8c" + bytes([min(len(text), 255)]) + text
-
-
-LEAST_SECRET = 8
-LEAST = 3
-"""So many variables at least are a copy: fewer are values that the user chose."""
 
 
 def holds_environment(data: bytes) -> bool:

@@ -156,7 +156,6 @@ FENCES = [
             "sparktrain/driver/clustered/application_start.py",  # what `spark-submit` on this machine reads
             "sparktrain/driver/forwarded_env.py",
             "sparktrain/driver/backend_choice.py",  # what trials on this machine inherit
-            "sparktrain/driver/engines/local_engine.py",
             "sparktrain/driver/engines/nursery_process.py",
             "sparktrain/cluster/spark_session.py",
             "sparktrain/base/optional_packages.py",  # SPARK_HOME, for a machine that has PySpark there alone

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.engines.local_engine import VARIABLE, gpus_here, memory_of
+from sparktrain.driver.engines.local_engine import memory_of
+from sparktrain.training.own_devices import VARIABLE, gpus_here
 from tests.support.processes import wait_until
 
 NO_GPU = "there is no GPU here, nvidia-smi lists none: run `make test-gpu` on a machine with an NVIDIA GPU"

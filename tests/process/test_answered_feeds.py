@@ -14,7 +14,8 @@ from sparktrain.cluster.dataframes.answered_feed import infer
 from sparktrain.cluster.dataframes.feeder import TaskAttempt
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.protocol.certificates import RunCertificates, issue
-from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory, publish_addresses
+from sparktrain.protocol.feed_directory import publish_addresses
+from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory
 from sparktrain.store.url import open_store
 from tests.support.answers import AnsweringMember, Function, InferringTask
 from tests.support.feeds import LineProcess, closing_all, settled

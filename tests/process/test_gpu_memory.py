@@ -12,8 +12,8 @@ import pytest
 
 import sparktrain as st
 from sparktrain.config.backends import Backend
-from sparktrain.driver.engines.local_engine import VARIABLE
 from sparktrain.errors import ResourceError
+from sparktrain.training.own_devices import VARIABLE
 from tests.support.nvidia_smi import STAND_IN, list_gpus, write_stand_in
 from tests.support.processes import wait_until
 

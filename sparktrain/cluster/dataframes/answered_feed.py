@@ -18,6 +18,7 @@ from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.dataframes.feed_exchange import Answered, FeedExchange
 from sparktrain.cluster.dataframes.feeder import BUSY_S, TaskAttempt, this_task
 from sparktrain.errors import DataError, ProtocolError, SpecError, StreamError
+from sparktrain.protocol.feed_directory import newest_addresses
 from sparktrain.protocol.feed_messages import (
     AskedRows,
     Busy,
@@ -27,7 +28,6 @@ from sparktrain.protocol.feed_messages import (
     OpenFeed,
     PartitionEnd,
     SendFrom,
-    newest_addresses,
 )
 from sparktrain.protocol.row_pickles import counted_pickles, unpickled
 from sparktrain.store.url import open_store

@@ -2,8 +2,7 @@
 
 import os
 import socket
-import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import count, pairwise
 
@@ -24,6 +23,7 @@ from sparktrain.errors import ResourceError, SessionError
 from sparktrain.executor.devices import devices
 from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.store.hadoop.token_file import has_token_file
+from sparktrain.training.own_devices import gpus_here
 
 LOOPBACK = "127.0.0.1"
 """The address of the coordinator of a local run: no other machine can connect to it."""
@@ -254,29 +254,6 @@ class LocalEngine(Engine):
 
     def _lost(self, stages: Iterable[int]) -> dict[int, str]:
         return dict(self._losses)
-
-
-COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
-VARIABLE = "CUDA_VISIBLE_DEVICES"
-TIMEOUT_S = 20.0
-"""The kernel may have to load the driver of idle GPUs first."""
-
-
-def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = COMMAND) -> tuple[str, ...]:
-    """The GPUs that this process may use: those that its environment names, else all that `nvidia-smi` lists.
-
-    Blocks until `nvidia-smi` has answered. None where it is not installed or fails.
-    """
-    if VARIABLE in environ:
-        names = [name.strip() for name in environ[VARIABLE].split(",")]
-        # CUDA ignores what follows the first name that is not a GPU
-        end = next((at for at, name in enumerate(names) if name in ("", "-1")), len(names))
-        return tuple(names[:end])
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    return tuple(line.strip() for line in listed.splitlines() if line.strip())
 
 
 def memory_of(gpus: tuple[str, ...]) -> dict[str, int]:

@@ -10,7 +10,8 @@ from sparktrain.base.threads import spawn
 from sparktrain.driver.feeds.feed_contract import FeedingJob, SendingJob
 from sparktrain.driver.feeds.stream_jobs import FeedOpening
 from sparktrain.errors import StreamError
-from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory, FeedTicket, publish_addresses
+from sparktrain.protocol.feed_directory import publish_addresses
+from sparktrain.protocol.feed_messages import FeedAddresses, FeedDirectory, FeedTicket
 from sparktrain.store.base import Store
 
 RESTART_S = 120.0

@@ -6,12 +6,11 @@ import pytest
 
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.errors import ProtocolError
+from sparktrain.protocol.feed_directory import newest_addresses, publish_addresses
 from sparktrain.protocol.feed_messages import (
     FeedAddress,
     FeedAddresses,
     FeedDirectory,
-    newest_addresses,
-    publish_addresses,
 )
 from sparktrain.store.url import open_store
 

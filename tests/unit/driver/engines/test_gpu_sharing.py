@@ -8,8 +8,9 @@ from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.gang_spec import ALONE
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines.local_batch import AgentPlace
-from sparktrain.driver.engines.local_engine import VARIABLE, LocalEngine, local
+from sparktrain.driver.engines.local_engine import LocalEngine, local
 from sparktrain.errors import ResourceError
+from sparktrain.training.own_devices import VARIABLE
 from tests.support.nvidia_smi import list_gpus
 
 MIB = 19 * 1024

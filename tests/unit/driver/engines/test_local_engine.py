@@ -15,11 +15,12 @@ from sparktrain.config.store_address import StoreAddress
 from sparktrain.config.sweep_spec import SweepSpec
 from sparktrain.driver.engines import local_engine
 from sparktrain.driver.engines.local_batch import MOST_SHORT_LIVES, SHORT_LIFE_S, Restarts
-from sparktrain.driver.engines.local_engine import COMMAND, VARIABLE, LocalEngine, gpus_here, local, share_out
+from sparktrain.driver.engines.local_engine import LocalEngine, local, share_out
 from sparktrain.driver.engines.selection import engine_of
 from sparktrain.errors import ResourceError, SessionError, SpecError
 from sparktrain.state.outcome import Loss
 from sparktrain.store.hadoop.token_file import VARIABLE as TOKENS
+from sparktrain.training.own_devices import COMMAND, VARIABLE, gpus_here
 
 KERBEROS = StoreAddress("hdfs://nn/runs", {"hadoop.security.authentication": "kerberos"})
 
