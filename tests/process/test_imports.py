@@ -113,6 +113,11 @@ def test_a_zygote_imports_neither_grpc_nor_cryptography() -> None:
     assert loaded("sparktrain.training.__main__", {"grpc", "cryptography", "pyspark", "numpy"}) == "[] 1"
 
 
+def test_a_member_of_a_tfcluster_imports_no_driver() -> None:
+    modules = "sparktrain.tensorflowonspark.node_context, sparktrain.tensorflowonspark.util"
+    assert loaded(modules, {"sparktrain.api", "sparktrain.driver", "grpc"}).startswith("[] ")
+
+
 def test_options_that_are_text_cost_no_import_of_pydantic() -> None:
     """Typer converts values with it, which takes a tenth of the start of a local sweep."""
     words = [
