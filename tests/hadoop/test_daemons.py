@@ -15,7 +15,8 @@ import pytest
 
 from sparktrain.base.clock import SystemClock
 from tests.hadoop.conftest import StartHdfs
-from tests.support.hadoop import HadoopError, HaHdfs, Hdfs, JarsMissingError
+from tests.support.daemons import DaemonError
+from tests.support.hadoop import HaHdfs, Hdfs, JarsMissingError
 from tests.support.hadoop.ports import Ports
 from tests.support.processes import Sighted, kill, wait_until
 
@@ -68,7 +69,7 @@ def test_a_cluster_is_ready_within_20_s_as_it_was_set_and_leaves_no_process_and_
     took_s = SystemClock().now() - started_at
     processes = Sighted(each.pid for each in cluster.daemons)
     assert len(processes.alive()) == 3
-    with pytest.raises(HadoopError, match="less than configured minimum value"):
+    with pytest.raises(DaemonError, match="less than configured minimum value"):
         cluster.cli("-D", "dfs.blocksize=1024", "-put", "-", "/tiny", stdin="words")
 
     cluster.close()
@@ -150,7 +151,7 @@ def test_each_datanode_keeps_a_block_and_one_is_enough_to_read_it(breakable_hdfs
 
 def test_safe_mode_refuses_writes_until_it_is_repaired(breakable_hdfs: Hdfs) -> None:
     breakable_hdfs.admin("-safemode", "enter")
-    with pytest.raises(HadoopError, match=r"(?s)^FsShell -mkdir /refused ended with .*Name node is in safe mode"):
+    with pytest.raises(DaemonError, match=r"(?s)^FsShell -mkdir /refused ended with .*Name node is in safe mode"):
         breakable_hdfs.cli("-mkdir", "/refused")
 
     breakable_hdfs.repair()
@@ -161,7 +162,7 @@ def test_a_full_quota_refuses_to_write(hdfs_cluster: Hdfs) -> None:
     hdfs_cluster.cli("-mkdir", "/small")
     hdfs_cluster.admin("-setSpaceQuota", "1m", "/small")
 
-    with pytest.raises(HadoopError, match="The DiskSpace quota of /small is exceeded"):
+    with pytest.raises(DaemonError, match="The DiskSpace quota of /small is exceeded"):
         hdfs_cluster.cli("-put", "-", "/small/large", stdin="words")
 
 
@@ -179,11 +180,11 @@ def test_a_namenode_is_promoted_when_the_other_is_dead_and_only_then(ha_cluster:
     ha_cluster.cli("-put", "-", "/left", stdin="words")
     active = ha_cluster.namenode
     other = 1 - ha_cluster.namenodes.index(active)
-    with pytest.raises(HadoopError, match=f"{active.name} lives: kill it first"):
+    with pytest.raises(DaemonError, match=f"{active.name} lives: kill it first"):
         ha_cluster.promote(other)
 
     active.kill9()
-    with pytest.raises(HadoopError, match=r"no NameNode .* is active"):
+    with pytest.raises(DaemonError, match=r"no NameNode .* is active"):
         ha_cluster.namenode.check()
     ha_cluster.promote(other)
     assert ha_cluster.cli("-cat", "/left") == "words"
@@ -197,7 +198,7 @@ def test_a_namenode_that_cannot_start_shows_its_last_lines(breakable_hdfs: Hdfs)
     breakable_hdfs.namenode.kill9()
     with socket.create_server(("127.0.0.1", port_of(breakable_hdfs.url))):
         breakable_hdfs.namenode.start()
-        with pytest.raises(HadoopError, match=r"(?s)^namenode ended with status 1; its last lines:.*in use"):
+        with pytest.raises(DaemonError, match=r"(?s)^namenode ended with status 1; its last lines:.*in use"):
             breakable_hdfs.wait_ready()
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.daemons import DaemonError
 from tests.support.hadoop import java
 
 pytestmark = pytest.mark.rig
@@ -102,6 +103,6 @@ def test_a_class_is_compiled_once_for_each_content_of_its_source(
     source.write_text("class Small { int one; }")
     assert java.compiled(source) != folder
     source.write_text("class Small {")
-    with pytest.raises(java.HadoopError, match=r"javac Small.java ended with status 1"):
+    with pytest.raises(DaemonError, match=r"javac Small.java ended with status 1"):
         java.compiled(source)
     assert len(list((home / "classes").iterdir())) == 2

@@ -10,7 +10,8 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.yarn_capacity import demand_of, outlook, refusal
 from sparktrain.cluster.yarn_client import ResourceManager
 from tests.conf import properties, queues
-from tests.support.hadoop import LABEL, HadoopError, Hdfs, Knobs, Yarn, yarn
+from tests.support.daemons import DaemonError
+from tests.support.hadoop import LABEL, Hdfs, Knobs, Yarn, yarn
 from tests.support.processes import Sighted, wait_until
 
 pytestmark = pytest.mark.rig
@@ -41,7 +42,7 @@ def test_a_cluster_is_ready_within_30_s_with_its_label_and_leaves_no_process(
         memory = [each["availMemoryMB"] for each in cluster.nodes()]
         assert labels == {cluster.node_of(cluster.nodemanagers[0]): [], cluster.labelled_node: [LABEL]}
         assert memory == [65536, 65536]
-        with pytest.raises(HadoopError, match="GET apps/application_1_0001: 404 "):
+        with pytest.raises(DaemonError, match="GET apps/application_1_0001: 404 "):
             cluster.application("application_1_0001")
         monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf))
         check_queues()
@@ -86,7 +87,7 @@ def test_a_node_that_is_taken_out_of_service_comes_back_with_its_label(breakable
 
 def test_a_killed_resourcemanager_comes_back_with_all_that_it_knew(breakable_yarn: Yarn) -> None:
     breakable_yarn.resourcemanager.kill9()
-    with pytest.raises(HadoopError, match="the ResourceManager does not answer"):
+    with pytest.raises(DaemonError, match="the ResourceManager does not answer"):
         breakable_yarn.nodes()
 
     breakable_yarn.repair()

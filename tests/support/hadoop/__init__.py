@@ -7,7 +7,7 @@
 | `yarn`, `yarn_conf` | YARN: a ResourceManager with two NodeManagers, one of them labelled |
 | `submit` | spark-submit to it |
 | `containers` | what NodeManagers leave behind |
-| `daemons` | one daemon: started, stopped, killed, paused, woken |
+| `daemons` | one daemon, a JVM |
 | `java` | the jars, and what a JVM is started with |
 | `conf` | folders of configuration |
 | `ports` | addresses of daemons that may be down |
@@ -18,7 +18,6 @@ from tests.support.hadoop.clusters import hdfs as hdfs
 from tests.support.hadoop.daemons import Daemon as Daemon
 from tests.support.hadoop.ha import HaHdfs as HaHdfs
 from tests.support.hadoop.ha import ha_hdfs as ha_hdfs
-from tests.support.hadoop.java import HadoopError as HadoopError
 from tests.support.hadoop.java import JarsMissingError as JarsMissingError
 from tests.support.hadoop.kerberos import REALM as REALM
 from tests.support.hadoop.kerberos import Kdc as Kdc

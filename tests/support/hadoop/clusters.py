@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.request import ProxyHandler, build_opener
 
+from tests.support.daemons import Cluster, wait_until
 from tests.support.hadoop import java
 from tests.support.hadoop.conf import Site, write_conf
-from tests.support.hadoop.daemons import Cluster, Daemon, wait_until
+from tests.support.hadoop.daemons import Daemon
 from tests.support.hadoop.ports import HOST, Ports
 
 READY_TIMEOUT_S = 60.0
@@ -59,7 +60,7 @@ class Hdfs(Cluster):
 
     @property
     def namenode(self) -> Daemon:
-        """The NameNode; of several the one that is active. Raises HadoopError when none is."""
+        """The NameNode; of several the one that is active. Raises DaemonError when none is."""
         return self.namenodes[0]
 
     @property
@@ -103,7 +104,7 @@ class Hdfs(Cluster):
         """Wait until clients can read and write: a NameNode is active, all are out of safe mode, and they know all
         DataNodes that run, no others, and their blocks. How many seconds that took.
 
-        A DataNode that was killed counts for 20 s more. Raises HadoopError: when it is not so in time, as it never is
+        A DataNode that was killed counts for 20 s more. Raises DaemonError: when it is not so in time, as it never is
         while a daemon is paused, and at once for a daemon that has ended by itself.
         """
         return wait_until(self.daemons, self._is_ready, timeout_s, f"HDFS in {self.folder} is ready")
@@ -131,11 +132,11 @@ class Hdfs(Cluster):
         return beans[0].get(attribute) if beans else None
 
     def cli(self, *arguments: str, stdin: str = "") -> str:
-        """`hdfs dfs` with these arguments, in a JVM of its own; what it printed. Raises HadoopError."""
+        """`hdfs dfs` with these arguments, in a JVM of its own; what it printed. Raises DaemonError."""
         return java.run("org.apache.hadoop.fs.FsShell", self.conf, *arguments, stdin=stdin)
 
     def admin(self, *arguments: str) -> str:
-        """`hdfs dfsadmin` with these arguments, in a JVM of its own; what it printed. Raises HadoopError."""
+        """`hdfs dfsadmin` with these arguments, in a JVM of its own; what it printed. Raises DaemonError."""
         return java.run("org.apache.hadoop.hdfs.tools.DFSAdmin", self.conf, *arguments)
 
     def block_files(self, datanode: int) -> list[Path]:

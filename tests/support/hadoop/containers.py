@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from tests.support.hadoop.java import HadoopError
+from tests.support.daemons import DaemonError
 
 _END_TIMEOUT_S = 20.0
 # A container's processes have the folders of its NodeManager in their environment, wherever they went since. One that
@@ -38,13 +38,13 @@ class ContainerGuard:
         )
 
     def end_containers(self) -> None:
-        """SIGKILL to all processes of containers. Blocks until none is left. Raises HadoopError when that fails."""
+        """SIGKILL to all processes of containers. Blocks until none is left. Raises DaemonError when that fails."""
         try:
             subprocess.run(
                 ["sh", "-c", _END, str(self._place)], check=True, stderr=subprocess.DEVNULL, timeout=_END_TIMEOUT_S
             )
         except subprocess.SubprocessError as error:
-            raise HadoopError(f"containers below {self._place} could not be ended: {error}") from None
+            raise DaemonError(f"containers below {self._place} could not be ended: {error}") from None
 
     def close(self) -> None:
         """End the containers, and stand by no longer."""

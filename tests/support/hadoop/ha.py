@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.daemons import DaemonError, wait_until
 from tests.support.hadoop import java
 from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
 from tests.support.hadoop.conf import Site
-from tests.support.hadoop.daemons import Daemon, wait_until
+from tests.support.hadoop.daemons import Daemon
 
 NAMESERVICE = "sparktrain"
 
@@ -24,7 +25,7 @@ class HaHdfs(Hdfs):
         """See base class."""
         active = [each for each in self.namenodes if self._state(each) == "active"]
         if not active:
-            raise java.HadoopError(f"no NameNode of HDFS in {self.folder} is active: call failover() or promote()")
+            raise DaemonError(f"no NameNode of HDFS in {self.folder} is active: call failover() or promote()")
         return active[0]
 
     @property
@@ -33,7 +34,7 @@ class HaHdfs(Hdfs):
         return f"hdfs://{NAMESERVICE}"
 
     def failover(self) -> None:
-        """Make the other NameNode active, in good order. Blocks for about two seconds. Raises HadoopError when one of
+        """Make the other NameNode active, in good order. Blocks for about two seconds. Raises DaemonError when one of
         them does not answer."""
         old = self.namenode
         self._admin("-failover", old.name, self._other(old).name)
@@ -42,11 +43,11 @@ class HaHdfs(Hdfs):
     def promote(self, namenode: int) -> None:
         """Make this NameNode active when the other is dead. Blocks for about two seconds.
 
-        Raises HadoopError while the other lives: if only paused, it would answer as active when it wakes.
+        Raises DaemonError while the other lives: if only paused, it would answer as active when it wakes.
         """
         chosen = self.namenodes[namenode]
         if self._other(chosen).is_alive():
-            raise java.HadoopError(f"{self._other(chosen).name} lives: kill it first, or call failover()")
+            raise DaemonError(f"{self._other(chosen).name} lives: kill it first, or call failover()")
         self._admin("-transitionToActive", "--forceactive", chosen.name, stdin="y\n")
         self.wait_ready()
 

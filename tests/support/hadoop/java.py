@@ -3,13 +3,14 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.etree import ElementTree
 
-from sparktrain.errors import InfraError, UserError
+from sparktrain.errors import UserError
+from tests.support.daemons import DaemonError, story
 
 TOOL_TIMEOUT_S = 60.0
 """For a command, which takes about a second on an idle machine."""
@@ -23,15 +24,10 @@ TICKETS = "tickets"
 _POM = Path(__file__).with_name("pom.xml")
 _OPENED = ("java.lang", "java.util", "java.net", "java.io")
 """Packages of Java 17 in which Hadoop looks at what is private."""
-_TAIL_LINES = 15
 
 
 class JarsMissingError(UserError, FileNotFoundError):
     """The jars of Hadoop were not fetched."""
-
-
-class HadoopError(InfraError, RuntimeError):
-    """A daemon or a command of Hadoop failed; the message has the last lines that it printed."""
 
 
 def jars() -> Path:
@@ -49,11 +45,11 @@ def _cache() -> Path:
 
 
 def java_home() -> str:
-    """Where the Java is that daemons run in; containers find theirs by it. Raises HadoopError when there is none."""
+    """Where the Java is that daemons run in; containers find theirs by it. Raises DaemonError when there is none."""
     if home := os.environ.get("JAVA_HOME"):
         return home
     if (java := shutil.which("java")) is None:
-        raise HadoopError("there is no `java` on the PATH, and JAVA_HOME is not set: run `make setup`")
+        raise DaemonError("there is no `java` on the PATH, and JAVA_HOME is not set: run `make setup`")
     return os.fspath(Path(java).resolve().parents[1])
 
 
@@ -100,7 +96,7 @@ def environment(conf: Path) -> Mapping[str, str]:
 def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
     """Run a command of Hadoop to its end; what it printed on stdout. Blocks for a second or two.
 
-    Raises HadoopError when its exit status is not 0, or when it does not end within `TOOL_TIMEOUT_S`.
+    Raises DaemonError when its exit status is not 0, or when it does not end within `TOOL_TIMEOUT_S`.
     """
     name = " ".join((main.rpartition(".")[2], *arguments))
     try:
@@ -113,15 +109,15 @@ def run(main: str, conf: Path, *arguments: str, stdin: str = "") -> str:
             timeout=TOOL_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise HadoopError(f"{name} did not end within {TOOL_TIMEOUT_S:g} s: is a daemon paused or dead?") from None
+        raise DaemonError(f"{name} did not end within {TOOL_TIMEOUT_S:g} s: is a daemon paused or dead?") from None
     if done.returncode != 0:
         lines = (done.stdout + done.stderr).splitlines()
-        raise HadoopError(story(f"{name} ended with status {done.returncode}", lines))
+        raise DaemonError(story(f"{name} ended with status {done.returncode}", lines))
     return done.stdout
 
 
 def compiled(source: Path) -> Path:
-    """The folder that has the class of `source`, which uses Hadoop's. Raises HadoopError, JarsMissingError.
+    """The folder that has the class of `source`, which uses Hadoop's. Raises DaemonError, JarsMissingError.
 
     Blocks for a second or two the first time; the same source is compiled once for the same jars.
     """
@@ -143,13 +139,8 @@ def compiled(source: Path) -> Path:
 def _compile(source: Path, folder: Path) -> None:
     javac = f"{java_home()}/bin/javac"
     if not Path(javac).exists():
-        raise HadoopError(f"there is no {javac}: install a JDK, such as openjdk-17-jdk-headless, not a JRE alone")
+        raise DaemonError(f"there is no {javac}: install a JDK, such as openjdk-17-jdk-headless, not a JRE alone")
     line = [javac, "-d", os.fspath(folder), "-cp", f"{jars()}/*", os.fspath(source)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     if done.returncode != 0:
-        raise HadoopError(story(f"javac {source.name} ended with status {done.returncode}", done.stderr.splitlines()))
-
-
-def story(what: str, lines: Iterable[str]) -> str:
-    """`what`, and below it the last of the lines."""
-    return "\n  ".join((f"{what}; its last lines:", *list(lines)[-_TAIL_LINES:]))
+        raise DaemonError(story(f"javac {source.name} ended with status {done.returncode}", done.stderr.splitlines()))

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.daemons import Cluster, DaemonError, story, wait_until
 from tests.support.hadoop import java
 from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
-from tests.support.hadoop.daemons import Cluster, Daemon, wait_until
+from tests.support.hadoop.daemons import Daemon
 from tests.support.hadoop.ha import HaHdfs
-from tests.support.hadoop.java import KRB5_CONF, TICKETS, TOOL_TIMEOUT_S, HadoopError, story
+from tests.support.hadoop.java import KRB5_CONF, TICKETS, TOOL_TIMEOUT_S
 from tests.support.hadoop.ports import HOST, Ports
 
 REALM = "TEST.LOCAL"
@@ -67,7 +68,7 @@ class _KdcDaemon(Daemon):
 class Kdc(Cluster):
     """The key distribution centre of realm `REALM`, with all that it keeps below `folder`.
 
-    Its methods block for some hundredths of a second. They raise HadoopError when a program of Kerberos fails, or is
+    Its methods block for some hundredths of a second. They raise DaemonError when a program of Kerberos fails, or is
     not there.
     """
 
@@ -133,7 +134,7 @@ class Kdc(Cluster):
         )
         if done.returncode != 0:
             lines = (done.stdout + done.stderr).splitlines()
-            raise HadoopError(story(f"{program} {' '.join(arguments)} ended with status {done.returncode}", lines))
+            raise DaemonError(story(f"{program} {' '.join(arguments)} ended with status {done.returncode}", lines))
 
     def _environment(self) -> dict[str, str]:
         mine = {name: value for name, value in os.environ.items() if not name.startswith("KRB5")}
@@ -142,10 +143,10 @@ class Kdc(Cluster):
 
 
 def _program(name: str) -> str:
-    """Where it is. Raises HadoopError."""
+    """Where it is. Raises DaemonError."""
     places = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
     if (found := shutil.which(name, path=places)) is None:
-        raise HadoopError(f"there is no {name} on the PATH: run `make hadoop`, which installs Kerberos")
+        raise DaemonError(f"there is no {name} on the PATH: run `make hadoop`, which installs Kerberos")
     return found
 
 

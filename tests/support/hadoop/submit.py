@@ -12,7 +12,7 @@ from uuid import uuid4
 from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import FAST_JVM, jvm_here
 from sparktrain.driver.yarn_jobs.command import ENVIRONMENT, PYTHON
-from tests.support.hadoop import java
+from tests.support.daemons import DaemonError
 from tests.support.hadoop.ports import HOST
 from tests.support.hadoop.yarn import Yarn
 from tests.support.hadoop.yarn_conf import LABEL
@@ -127,19 +127,19 @@ class Submission:
 
     def look(self) -> None:
         """Ask the ResourceManager for its containers of now. It is asked in vain while it is down."""
-        with suppress(java.HadoopError):
+        with suppress(DaemonError):
             if self.application is not None:
                 self.containers |= self._cluster.containers_of(self.application)
 
     def wait(self, timeout_s: float) -> int:
-        """Wait for the end, and look for containers meanwhile; the exit code. Raises HadoopError after `timeout_s`."""
+        """Wait for the end, and look for containers meanwhile; the exit code. Raises DaemonError after `timeout_s`."""
         clock = SystemClock()
         started_at = clock.now()
         while (code := self.exit_code) is None:
             self.look()
             if clock.now() - started_at > timeout_s:
                 tail = self.output[-_TAIL_CHARACTERS:]
-                raise java.HadoopError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{tail}")
+                raise DaemonError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{tail}")
             pause(_POLL_S)
         return code
 
@@ -150,7 +150,7 @@ class Submission:
                 os.killpg(self.pid, signal.SIGKILL)
             assert self._process is not None
             self._process.wait()
-        with suppress(java.HadoopError):
+        with suppress(DaemonError):
             if self.application is not None:
                 self._cluster.kill_application(self.application)
 
@@ -190,7 +190,7 @@ def submit(
     timeout_s: float = 180.0,
 ) -> Submission:
     """Run a program to its end, which takes 15 to 30 s; the first on a cluster takes longer: its nodes unpack the pack.
-    Raises HadoopError when it has not ended after `timeout_s`."""
+    Raises DaemonError when it has not ended after `timeout_s`."""
     with submission(cluster, program, *arguments, mode=mode, conf=conf, properties=properties) as submitted:
         submitted.wait(timeout_s)
         return submitted

@@ -13,11 +13,12 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from sparktrain.cluster.spark_session import jvm_here
+from tests.support.daemons import Cluster, DaemonError, wait_until
 from tests.support.hadoop import java
 from tests.support.hadoop.clusters import READY_TIMEOUT_S, Hdfs
 from tests.support.hadoop.conf import write_conf
 from tests.support.hadoop.containers import ContainerGuard
-from tests.support.hadoop.daemons import Cluster, Daemon, wait_until
+from tests.support.hadoop.daemons import Daemon
 from tests.support.hadoop.ports import HOST, Ports
 from tests.support.hadoop.yarn_conf import LABEL, Knobs, resource_types, scheduler_site, site
 from tests.support.local_spark import spark_home
@@ -116,7 +117,7 @@ class Yarn(Cluster):
         """Wait until applications can be submitted: the ResourceManager answers, knows as running those NodeManagers
         that run, and no others, and the second by its label. How many seconds that took.
 
-        A NodeManager that was killed counts until `Knobs.expiry_s` is over. Raises HadoopError as of `Hdfs.wait_ready`.
+        A NodeManager that was killed counts until `Knobs.expiry_s` is over. Raises DaemonError as of `Hdfs.wait_ready`.
         """
         return wait_until(self.daemons, self._is_ready, timeout_s, f"YARN in {self.folder} is ready")
 
@@ -139,7 +140,7 @@ class Yarn(Cluster):
 
     def rest(self, path: str) -> Any:
         """The ResourceManager's answer at `path` of its REST API, such as `apps/application_1_0001`. Raises
-        HadoopError when it refuses, or does not answer."""
+        DaemonError when it refuses, or does not answer."""
         return self._ask("GET", path)
 
     def applications(self) -> list[dict[str, Any]]:
@@ -165,12 +166,12 @@ class Yarn(Cluster):
         return found
 
     def node_of(self, nodemanager: Daemon) -> str:
-        """The name by which the ResourceManager knows a NodeManager, `localhost:10124`. Raises HadoopError when it does
+        """The name by which the ResourceManager knows a NodeManager, `localhost:10124`. Raises DaemonError when it does
         not know it."""
         port = self._ports[f"{nodemanager.name}.address"]
         found = [str(each["id"]) for each in self.nodes() if each["id"].endswith(f":{port}")]
         if not found:
-            raise java.HadoopError(f"the ResourceManager does not know {nodemanager.name}: call wait_ready()")
+            raise DaemonError(f"the ResourceManager does not know {nodemanager.name}: call wait_ready()")
         return found[0]
 
     @property
@@ -195,7 +196,7 @@ class Yarn(Cluster):
 
     def decommission(self, nodemanager: Daemon) -> None:
         """Take a node out of service, and its containers: its NodeManager ends by itself soon. Returns when the
-        ResourceManager knows. Raises HadoopError."""
+        ResourceManager knows. Raises DaemonError."""
         self._exclude(self._host(nodemanager))
 
     def decommission_gracefully(self, nodemanager: Daemon, timeout_s: int) -> None:
@@ -209,7 +210,7 @@ class Yarn(Cluster):
 
     def recommission(self, nodemanager: Daemon) -> None:
         """Take the node into service again, and start its NodeManager, which must have ended. Returns when applications
-        can be submitted. Raises HadoopError."""
+        can be submitted. Raises DaemonError."""
         self._exclude("")
         nodemanager.start()
         self.wait_ready()
@@ -281,7 +282,7 @@ class Yarn(Cluster):
             if self.rest("info")["clusterInfo"]["state"] != "STARTED":
                 return False
             running = {each["id"].rpartition(":")[2] for each in self.nodes() if each["state"] == "RUNNING"}
-        except java.HadoopError:
+        except DaemonError:
             return False
         there = [each for each in self.nodemanagers if each.is_alive()]
         return running == {str(self._ports[f"{each.name}.address"]) for each in there}
@@ -303,9 +304,9 @@ class Yarn(Cluster):
             with build_opener(ProxyHandler({})).open(request, timeout=_HTTP_TIMEOUT_S) as answer:
                 body = answer.read()
         except HTTPError as error:
-            raise java.HadoopError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
+            raise DaemonError(f"{method} {path}: {error.code} {error.read().decode(errors='replace')}") from None
         except (OSError, HTTPException) as error:
-            raise java.HadoopError(f"{method} {path}: the ResourceManager does not answer: {error}") from None
+            raise DaemonError(f"{method} {path}: the ResourceManager does not answer: {error}") from None
         return json.loads(body) if body.startswith((b"{", b"[")) else None
 
 
