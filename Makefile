@@ -19,7 +19,7 @@ PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -41,6 +41,9 @@ torch: setup ## torch for tests, in .venv-torch beside .venv, and Horovod built 
 hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with Maven and apt-get once, two minutes
 	@scripts/fetch_hadoop.sh
 	@$(BIN)/python -m scripts.store_hadoop_classes
+
+kubernetes: setup horovod ## real daemons of Kubernetes for tests, as root: built from Go's modules once, 14 minutes of a core
+	@scripts/build_kubernetes.sh
 
 tools: ## of Debian, for tests: Chromium for pages, ip and tc for hosts
 	@scripts/install_test_tools.sh
@@ -100,6 +103,9 @@ test-torch: horovod torch ## the tests that need torch, in the environment of ma
 
 test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports that and ends
 	@scripts/test_gpu.sh $(ARGS)
+
+test-kubernetes: kubernetes ## the tests on a Kubernetes of two nodes, which this machine is; as root, some minutes
+	$(BIN)/pytest -n 0 tests/kubernetes $(ARGS)
 
 test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers
 	$(PYTEST) -m rig $(ARGS)

@@ -69,7 +69,7 @@ TOGETHER = (READERS, FORKED, CLUSTERS, GANGS, LOSSES)
 IDLE_S = 20.0
 """After it the agents of a pool of tests end: no memory is held for files that do not use them."""
 EARLY = ("hadoop", "architecture", "unit", "histories", "contract")
-LATE = ("spark", "examples", "faults", "hosts", "training", "torch", "process", "gpu")
+LATE = ("spark", "examples", "faults", "hosts", "training", "torch", "process", "gpu", "kubernetes")
 """Rings in the order in which workers start them. Of the late ones, the longest files come before short ones, so that
 all workers end at about the same time. The JVMs of `hosts` start when those of `hadoop` have ended."""
 LONG = ("tests/process/test_streams.py",)

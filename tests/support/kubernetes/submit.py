@@ -1,0 +1,195 @@
+"""spark-submit on a cluster of tests: settings with which an application starts fast, and how it ended."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+from sparktrain.base.clock import SystemClock, pause
+from sparktrain.cluster.spark_session import jvm_here
+from tests.support.daemons import DaemonError
+from tests.support.hadoop.java import java_home
+from tests.support.kubernetes import pod_image
+from tests.support.kubernetes.api import ApiError
+from tests.support.kubernetes.cluster import ACCOUNT, NAMESPACE, Kubernetes
+from tests.support.local_spark import spark_home
+
+Mode = Literal["client", "cluster"]
+
+TAG = "application"
+"""The label of all pods of a submission."""
+_POLL_S = 0.25
+_TAIL_CHARACTERS = 4000
+
+
+def fast_conf(cluster: Kubernetes, mode: Mode = "client") -> dict[str, str]:
+    """Spark's settings for an application of two small executors, on a node each, started as fast as may be.
+
+    The driver, on this machine or in a pod, has the rights of the service account alone.
+    """
+    address = {"spark.driver.host": cluster.host, "spark.driver.bindAddress": cluster.host}
+    token = _written(cluster, "token", cluster.token())
+    rights = "spark.kubernetes.authenticate.submission" if mode == "cluster" else "spark.kubernetes.authenticate"
+    environment = {"JAVA_HOME": java_home(), "SPARK_HOME": spark_home()}
+    return {
+        "spark.kubernetes.namespace": NAMESPACE,
+        "spark.kubernetes.container.image": pod_image.IMAGE,
+        "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
+        f"{rights}.caCertFile": os.fspath(cluster.plane.certificate),
+        f"{rights}.oauthTokenFile": os.fspath(token),
+        "spark.kubernetes.authenticate.driver.serviceAccountName": ACCOUNT,
+        # The name of the service in its place needs a DNS, which the cluster does not have.
+        "spark.kubernetes.driver.master": cluster.plane.url,
+        **(address if mode == "client" else {}),
+        **{
+            f"spark.kubernetes.{role}.podTemplateFile": os.fspath(_template(cluster, role))
+            for role in ("driver", "executor")
+        },
+        "spark.executor.instances": "2",
+        "spark.executor.cores": "1",
+        "spark.executor.memory": "512m",
+        "spark.executor.memoryOverhead": "1536m",
+        "spark.driver.memory": "512m",
+        "spark.driver.memoryOverhead": "1024m",
+        **{f"spark.kubernetes.{role}.request.cores": "200m" for role in ("driver", "executor")},
+        "spark.pyspark.python": sys.executable,
+        "spark.ui.enabled": "false",
+        **{f"spark.{role}.extraJavaOptions": jvm_here() for role in ("driver", "executor")},
+        **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
+        **{f"spark.kubernetes.driverEnv.{name}": value for name, value in environment.items()},
+    }
+
+
+def _template(cluster: Kubernetes, role: str) -> Path:
+    return _written(cluster, f"{role}.json", json.dumps(pod_image.template(cluster.shared, role)))
+
+
+def _written(cluster: Kubernetes, name: str, text: str) -> Path:
+    path = cluster.folder / name
+    path.write_text(text)
+    return path
+
+
+class Submission:
+    """One application from its `spark-submit` to its end. Its methods block, and belong to one thread."""
+
+    def __init__(self, cluster: Kubernetes, command: list[str], tag: str) -> None:
+        self._cluster = cluster
+        self._command = command
+        self._tag = tag
+        self._log = cluster.folder / "submissions" / f"{tag}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start spark-submit; returns at once."""
+        self._log.parent.mkdir(exist_ok=True)
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        spark = {"SPARK_HOME": spark_home(), "JAVA_HOME": java_home(), "SPARK_SUBMIT_OPTS": jvm_here()}
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._log.parent,
+                env={**own, **spark, "SPARK_LOCAL_IP": self._cluster.host, "PYSPARK_PYTHON": sys.executable},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of spark-submit, which is the driver's JVM in client mode."""
+        return self._started().pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of spark-submit; None while it runs."""
+        return self._started().poll()
+
+    @property
+    def pods(self) -> list[dict[str, Any]]:
+        """Those of its pods that are there now; `executors` and `driver` are part of them."""
+        return self._cluster.pods(f"{TAG}={self._tag}")
+
+    @property
+    def executors(self) -> list[dict[str, Any]]:
+        """The pods of its executors that are there now."""
+        return [pod for pod in self.pods if pod["metadata"]["labels"]["spark-role"] == "executor"]
+
+    @property
+    def output(self) -> str:
+        """What spark-submit has printed until now, on stdout and stderr; in cluster mode, the driver too."""
+        shown = self._log.read_text(errors="replace")
+        for pod in self.pods:
+            if pod["metadata"]["labels"]["spark-role"] == "driver":
+                with suppress(ApiError):  # its container has not started
+                    shown += self._cluster.logs(pod["metadata"]["name"])
+        return shown
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the end; the exit code. Raises DaemonError, with its last lines and pods, after `timeout_s`."""
+        clock = SystemClock()
+        started_at = clock.now()
+        while (code := self.exit_code) is None:
+            if clock.now() - started_at > timeout_s:
+                shown = self._cluster.kubectl(
+                    "describe", "pods", f"--namespace={NAMESPACE}", f"--selector={TAG}={self._tag}"
+                )
+                tail = self.output[-_TAIL_CHARACTERS:]
+                raise DaemonError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{tail}\n{shown}")
+            pause(_POLL_S)
+        return code
+
+    def close(self) -> None:
+        """End spark-submit and its pods, if they have not ended."""
+        if self.exit_code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._started().wait()
+        for pod in self.pods:
+            with suppress(DaemonError):  # it ends by itself
+                self._cluster.delete_pod(pod["metadata"]["name"], grace_s=0)
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None
+        return self._process
+
+
+@contextmanager
+def submission(
+    cluster: Kubernetes, program: Path, *arguments: str, mode: Mode = "client", conf: Mapping[str, str] | None = None
+) -> Iterator[Submission]:
+    """An application that was submitted; ended in any case, whatever becomes of the block. `conf` goes before
+    `fast_conf`. In cluster mode, pods must see `program`, as they see the checkout and `cluster.shared`."""
+    tag = f"{program.stem}-{uuid4().hex[:8]}".lower().replace("_", "-")
+    labels = {f"spark.kubernetes.{role}.label.{TAG}": tag for role in ("driver", "executor")}
+    settings = {**fast_conf(cluster, mode), **labels, **(conf or {})}
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    name = os.fspath(program) if mode == "client" else f"local://{program}"
+    line = [f"{spark_home()}/bin/spark-submit", "--master", cluster.master, "--deploy-mode", mode, *options, name]
+    submitted = Submission(cluster, [*line, *arguments], tag)
+    submitted.start()
+    try:
+        yield submitted
+    finally:
+        submitted.close()
+
+
+def submit(
+    cluster: Kubernetes,
+    program: Path,
+    *arguments: str,
+    mode: Mode = "client",
+    conf: Mapping[str, str] | None = None,
+    timeout_s: float = 240.0,
+) -> Submission:
+    """Run a program to its end, which takes 20 to 75 s. Raises DaemonError when it has not ended after `timeout_s`."""
+    with submission(cluster, program, *arguments, mode=mode, conf=conf) as submitted:
+        submitted.wait(timeout_s)
+        return submitted
