@@ -15,7 +15,9 @@
 
 from tests.support.kubernetes.api import Api as Api
 from tests.support.kubernetes.api import ApiError as ApiError
+from tests.support.kubernetes.cluster import ACCOUNT as ACCOUNT
 from tests.support.kubernetes.cluster import NAMESPACE as NAMESPACE
+from tests.support.kubernetes.cluster import SUBMITTER as SUBMITTER
 from tests.support.kubernetes.cluster import Kubernetes as Kubernetes
 from tests.support.kubernetes.cluster import kubernetes as kubernetes
 from tests.support.kubernetes.control_plane import Knobs as Knobs
@@ -23,6 +25,7 @@ from tests.support.kubernetes.node import GPU as GPU
 from tests.support.kubernetes.node import NodeSpec as NodeSpec
 from tests.support.kubernetes.programs import ProgramsMissingError as ProgramsMissingError
 from tests.support.kubernetes.programs import missing as missing
+from tests.support.kubernetes.submit import Mode as Mode
 from tests.support.kubernetes.submit import Submission as Submission
 from tests.support.kubernetes.submit import fast_conf as fast_conf
 from tests.support.kubernetes.submit import submission as submission

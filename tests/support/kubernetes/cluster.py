@@ -21,7 +21,8 @@ READY_TIMEOUT_S = 90.0
 POD_TIMEOUT_S = 60.0
 NAMESPACE = "training"
 ACCOUNT = "spark"
-"""The service account of conf/kubernetes/role.yaml."""
+SUBMITTER = "spark-submit"
+"""The service accounts of conf/kubernetes/role.yaml: of drivers, and of who submits them in cluster mode."""
 QUOTA = {"pods": "20", f"requests.{GPU}": "8"}
 NODES = (
     NodeSpec(name="node-a", labels={"accelerator": "gpu"}, gpus=2),
@@ -36,7 +37,7 @@ T = TypeVar("T")
 class Kubernetes(Cluster):
     """A control plane and some nodes, each with its own network, containers and kubelet; logs are in `folder`.
 
-    There are a namespace `training` with a quota, and in it the service account `spark` with the role that Spark needs.
+    There are a namespace `training` with a quota, and in it the accounts of conf/kubernetes/role.yaml.
     Pods reach this machine at `host`, and this machine reaches them. Needs root. All methods block; none is for several
     threads at once, except for `api`.
     """

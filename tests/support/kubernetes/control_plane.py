@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.daemons import Daemon
@@ -68,6 +69,11 @@ class ControlPlane:
     def certificate(self) -> Path:
         """By which clients know the API server; there once it serves."""
         return self._folder / "certificates" / "apiserver.crt"
+
+    def requests(self, account: str) -> list[dict[str, Any]]:
+        """What a service account has asked for, in any namespace: the records of `audit_log`, in their order."""
+        records = [json.loads(line) for line in self.audit_log.read_text().splitlines()]
+        return [record for record in records if record["user"]["username"].endswith(f":{account}")]
 
     def api(self) -> Api:
         """The API server, for an administrator."""

@@ -17,7 +17,7 @@ from tests.support.daemons import DaemonError
 from tests.support.hadoop.java import java_home
 from tests.support.kubernetes import pod_image
 from tests.support.kubernetes.api import ApiError
-from tests.support.kubernetes.cluster import ACCOUNT, NAMESPACE, Kubernetes
+from tests.support.kubernetes.cluster import ACCOUNT, NAMESPACE, SUBMITTER, Kubernetes
 from tests.support.local_spark import spark_home
 
 Mode = Literal["client", "cluster"]
@@ -34,15 +34,17 @@ def fast_conf(cluster: Kubernetes, mode: Mode = "client") -> dict[str, str]:
     The driver, on this machine or in a pod, has the rights of the service account alone.
     """
     address = {"spark.driver.host": cluster.host, "spark.driver.bindAddress": cluster.host}
-    token = _written(cluster, "token", cluster.token())
-    rights = "spark.kubernetes.authenticate.submission" if mode == "cluster" else "spark.kubernetes.authenticate"
+    if mode == "cluster":
+        rights, token = "spark.kubernetes.authenticate.submission", cluster.token(SUBMITTER)
+    else:
+        rights, token = "spark.kubernetes.authenticate", cluster.token(ACCOUNT)
     environment = {"JAVA_HOME": java_home(), "SPARK_HOME": spark_home()}
     return {
         "spark.kubernetes.namespace": NAMESPACE,
         "spark.kubernetes.container.image": pod_image.IMAGE,
         "spark.kubernetes.container.image.pullPolicy": "IfNotPresent",
         f"{rights}.caCertFile": os.fspath(cluster.plane.certificate),
-        f"{rights}.oauthTokenFile": os.fspath(token),
+        f"{rights}.oauthTokenFile": os.fspath(_written(cluster, f"token-{mode}", token)),
         "spark.kubernetes.authenticate.driver.serviceAccountName": ACCOUNT,
         # The name of the service in its place needs a DNS, which the cluster does not have.
         "spark.kubernetes.driver.master": cluster.plane.url,
@@ -83,21 +85,22 @@ class Submission:
         self._cluster = cluster
         self._command = command
         self._tag = tag
-        self._log = cluster.folder / "submissions" / f"{tag}.log"
+        self.log = cluster.folder / "submissions" / f"{tag}.log"
+        """What spark-submit prints."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start spark-submit; returns at once."""
-        self._log.parent.mkdir(exist_ok=True)
+        self.log.parent.mkdir(exist_ok=True)
         own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         spark = {"SPARK_HOME": spark_home(), "JAVA_HOME": java_home(), "SPARK_SUBMIT_OPTS": jvm_here()}
-        with self._log.open("wb") as log:
+        with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=self._log.parent,
+                cwd=self.log.parent,
                 env={**own, **spark, "SPARK_LOCAL_IP": self._cluster.host, "PYSPARK_PYTHON": sys.executable},
                 start_new_session=True,
             )
@@ -125,7 +128,7 @@ class Submission:
     @property
     def output(self) -> str:
         """What spark-submit has printed until now, on stdout and stderr; in cluster mode, the driver too."""
-        shown = self._log.read_text(errors="replace")
+        shown = self.log.read_text(errors="replace")
         for pod in self.pods:
             if pod["metadata"]["labels"]["spark-role"] == "driver":
                 with suppress(ApiError):  # its container has not started
