@@ -175,7 +175,7 @@ def after_an_operation(joining: Joining) -> str:
 
 def without_horovod() -> str:
     """The error where Horovod is not installed."""
-    for name in [each for each in sys.modules if each.split(".")[0] == "horovod"]:
+    for name in [each for each in sys.modules if each.split(".")[0] == "horovod" or each.endswith(".horovod_ring")]:
         del sys.modules[name]
     sys.modules["horovod"] = None  # type: ignore[assignment]
     try:

@@ -28,6 +28,7 @@ from sparktrain.config.backends import Backend
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import SparktrainError
 from sparktrain.state.topology import Formation, MemberAddress
+from sparktrain.training import forkable
 from sparktrain.training.collectives.ring_errors import is_loss
 from sparktrain.training.frameworks.tensorflow.strategies import tf_cluster
 from sparktrain.training.frameworks.tensorflow.strategies.strategy import Strategies
@@ -134,10 +135,11 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     deferred_wrappers.defer()
-    for module in ("keras", "tensorflow", "numpy"):
-        importlib.import_module(module)
+    forkable.preload(["keras", "tensorflow", "numpy"])
     for line in sys.stdin:
-        answers.write(json.dumps(_run(json.loads(line))) + "\n")
+        wanted = json.loads(line)
+        forkable.preload([wanted["function"].partition(":")[0]])
+        answers.write(json.dumps(_run(wanted)) + "\n")
         answers.flush()
 
 

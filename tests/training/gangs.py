@@ -7,7 +7,8 @@ are filled in, the others come from the call. A function that names `joining` jo
 `ring` the ring is joined before and closed after it. What it returns travels as JSON; numpy arrays become lists.
 
 The process that forks is started at the first call and lives as long as the tests: pytest itself must never fork, for
-it may have run an op. It imports Horovod when the first gang asks for it.
+it may have run an op. It imports Horovod when the first gang asks for it, and the module of each function, which must
+run no op at its import.
 """
 
 import atexit
@@ -27,12 +28,13 @@ from typing import Any
 
 from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.base.clock import SystemClock
-from sparktrain.config.backends import Backend
+from sparktrain.config.backends import BACKENDS, Backend
 from sparktrain.config.gang_spec import Role
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
 from sparktrain.protocol.messages import Message
 from sparktrain.state.topology import Formation, MemberAddress
+from sparktrain.training import forkable
 from sparktrain.training.collectives.backend import Joining, load
 from sparktrain.training.collectives.barrier import HeldPort
 
@@ -285,13 +287,13 @@ def _plain(value: Any) -> Any:
 def _stem(parent: int) -> None:
     process_tree.die_with_parent(signal.SIGTERM, parent)
     deferred_wrappers.defer()
-    importlib.import_module("tensorflow")
-    importlib.import_module("keras")
+    forkable.preload(["tensorflow", "keras"])
     with socket.socket(fileno=os.dup(0)) as sock:
         pipe: BlockingPipe[Wanted] = BlockingPipe(sock, Wanted)
         while (wanted := pipe.receive()) is not None:
-            if wanted.backend == Backend.HOROVOD:
-                importlib.import_module("horovod.tensorflow")
+            facts = BACKENDS[Backend(wanted.backend)]
+            ring = [f"sparktrain.training.frameworks.{facts.ring}"] if facts.ring else []
+            forkable.preload([*facts.preload, *ring, wanted.function.partition(":")[0]])  # a member reports what fails
             pipe.send(_Gang(wanted).run())
 
 
