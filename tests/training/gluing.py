@@ -207,9 +207,9 @@ class Kill(InternalCallback):
 
 
 def member(**compiled: Any) -> Witness:
-    """A compiled model."""
+    """A compiled model with an optimizer that has slots."""
     model = Witness()
-    optimizer = keras.optimizers.Adam(0.001)
+    optimizer = keras.optimizers.SGD(0.001, momentum=0.9)
     model.compile(optimizer, loss="mse", metrics=["mae"], **compiled)
     return model
 
