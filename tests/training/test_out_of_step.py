@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from sparktrain.base.ids import Generation, Member, Rank, RunId, TrialId
 from sparktrain.config.backends import Backend
@@ -27,15 +28,17 @@ OTHER_CALLS = pytest.mark.all(
 HERE = "127.0.0.1"
 
 
-@pytest.fixture
-async def zygote(tmp_path: Path) -> AsyncIterator[ZygoteProcess]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def zygote(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ZygoteProcess]:
     """A zygote that has imported what rings need."""
-    zygote = ZygoteProcess(tmp_path, env={MARK: tmp_path.name, "TF_CPP_MIN_LOG_LEVEL": "2"})
+    folder = tmp_path_factory.mktemp("zygote")
+    mark = str(folder)
+    zygote = ZygoteProcess(folder, env={MARK: mark, "TF_CPP_MIN_LOG_LEVEL": "2"})
     zygote.start()
     assert await zygote.preload(("tensorflow", "keras", "horovod.tensorflow")) == {}
     yield zygote
     await zygote.close()
-    assert not marked(tmp_path.name)
+    assert not marked(mark)
 
 
 async def gang(zygote: ZygoteProcess, folder: Path, function: Any, backend: str) -> list[Outcome]:
@@ -121,6 +124,7 @@ CASES = {
     ],
     ids=["tensorflow", "horovod", "others", "torch"],
 )
+@pytest.mark.asyncio(loop_scope="module")
 async def test_members_that_call_different_operations_report_both(
     backend: str, names: list[str], zygote: ZygoteProcess, tmp_path: Path
 ) -> None:
