@@ -19,7 +19,7 @@ PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -42,7 +42,7 @@ hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with
 	@scripts/fetch_hadoop.sh
 	@$(BIN)/python -m scripts.store_hadoop_classes
 
-kubernetes: setup horovod ## real daemons of Kubernetes for tests, as root: built from Go's modules once, 14 minutes of a core
+kubernetes: setup horovod ## real daemons of Kubernetes for tests, as root: built from Go's modules once, 9 to 14 minutes of a core
 	@scripts/build_kubernetes.sh
 
 tools: ## of Debian, for tests: Chromium for pages, ip and tc for hosts
@@ -71,6 +71,9 @@ demo-connect: setup hadoop tools ## a Connect server and workers on hosts of the
 
 demo-yarn: setup horovod hadoop ## HDFS and YARN of this machine, a sweep and a gang on the labelled node, a killed container
 	$(BIN)/python scripts/demo_yarn.py
+
+demo-kubernetes: kubernetes ## a Kubernetes of two nodes on this machine, a sweep and a gang in pods with a GPU, a deleted pod, a lack of memory; as root
+	$(BIN)/python -m scripts.demo_kubernetes
 
 test: horovod hadoop classes tools ## what every change must pass; RINGS="unit contract" or ARGS="-k journal" select: see docs/development.md
 	$(PYTEST) -m "not all and not rig and not torch" $(ARGS)

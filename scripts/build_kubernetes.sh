@@ -2,8 +2,8 @@
 # Builds Kubernetes' daemons and etcd from their Go modules, and installs containerd: what tests/kubernetes starts.
 #
 # The programs come to ${XDG_CACHE_HOME:-~/.cache}/sparktrain/kubernetes, into a folder named by their version and the
-# digest of what scripts/kubernetes has; tests.support.kubernetes looks there. 14 minutes of a core and 4 GB of disk,
-# once, and 350 MB stay; does nothing where they are. Exit status 2: something is missing that only an administrator can
+# digest of what scripts/kubernetes has; tests.support.kubernetes looks there. 9 to 14 minutes of a core and 4 GB of disk,
+# once, and 450 MB stay; does nothing where they are. Exit status 2: something is missing that only an administrator can
 # add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -99,7 +99,7 @@ trap 'rm -rf "$building"' EXIT
 install_missing_packages
 [[ ! -d $programs ]] || exit 0
 check_go
-say "building Kubernetes $version (14 minutes of a core, once)"
+say "building Kubernetes $version (9 to 14 minutes of a core, once)"
 build
 mv "$building/programs" "$programs"
 say "built $programs"
