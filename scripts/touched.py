@@ -26,6 +26,8 @@ from scripts.touched_edges import ALL_TESTS, EDGES, READERS, TOOLS, WINGS
 ROOT = Path(__file__).parents[1]
 SECONDS = ROOT / "tests" / "seconds.txt"
 INNER = ("architecture", "unit", "contract", "histories")
+ALONE = ("gpu", "kubernetes")
+"""Rings that only a target of their own runs."""
 WORKERS = 3
 ONE_WORKER = ("spark", "hadoop")
 """Rings that one worker runs, by and large: no number of workers makes them shorter."""
@@ -39,7 +41,8 @@ class Touched:
 
     def __init__(self, imports: ImportMap, core: Sequence[str]) -> None:
         self._files = imports.uses
-        self._tests = {path for path in imports.uses if fnmatch(path, "tests/[!g]*/test_*.py")}
+        tests = {path for path in imports.uses if fnmatch(path, "tests/*/test_*.py")}
+        self._tests = {test for test in tests if test.split("/")[1] not in ALONE}
         self._core = {case for case in core if "::" in case}
         self._core |= {test for test in self._tests if _matches(test, (*core, *(f"{folder}/*" for folder in core)))}
         self._sources = {path: set(_subject(imports, path)) for path in self._tests}
