@@ -190,7 +190,7 @@ def test_a_member_is_lost_during_a_memory_checkpoint(
         assert facts["history"] == expected_facts["history"]
 
 
-@pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_healing_rings`: a run that does not heal")
+@pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_seat_decisions`: a run that does not heal")
 def test_all_members_restart_where_healing_is_off(three: st.Pool, tmp_path: Path) -> None:
     result, _, processes = trained(three, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
     assert [(restart.rank, restart.healed) for restart in result.restarts] == [(1, False)]

@@ -77,16 +77,6 @@ def test_a_gang_continues_on_other_agents_after_the_step_at_which_all_pause(worl
     assert [each.request for each in of(world, DrainCompleted)] == ["first"]
 
 
-def test_the_chief_moves_too(world: World) -> None:
-    first, second = trained(world)
-    world.drain(f"host-{first}")
-    for agent in (first, second):
-        world.hold(agent, 12, paused=True)
-    leave(world, [first, second])
-    assert by_rank(world)[0] == second
-    assert trial(world).restarts[-1].rank == 0
-
-
 def test_a_smaller_gang_follows_without_the_wait_for_replacements(world: World) -> None:
     first, second = trained(world, spare=0, min_workers=1)
     world.drain(f"host-{second}")
@@ -126,33 +116,6 @@ def test_a_trial_of_one_member_is_asked_for_a_checkpoint_and_continues_there(wor
     restart = trial(world).restarts[-1]
     assert (restart.resumed_from_step, restart.steps_lost, restart.drained) == (11, 0, True)
     assert trial(world).spent() == (0, 0)
-
-
-def test_a_gang_without_snapshots_in_memory_ends_at_its_next_checkpoint(world: World) -> None:
-    agents = gang(world, spare=1)
-    world.drain(f"host-{agents[0]}")
-    assert not asked(world)
-    world.write(agents[0], 5)
-    leave(world, agents)
-    assert trial(world).restarts[-1].resumed_from_step == 5
-    assert trial(world).restarts[-1].steps_lost == 0
-
-
-def test_where_all_agents_of_a_gang_are_drained_no_snapshot_in_memory_stays(world: World) -> None:
-    world.begin(size=2, recovers=True)
-    agents = [world.join("a0", "one"), world.join("a1", "one")]
-    world.suggest()
-    run(world, by_rank(world))
-    for agent in agents:
-        world.step(agent, 10)
-        world.hold(agent, 10)
-    world.drain("one")
-    assert asked(world) == [(by_rank(world)[0], True)], "the chief alone saves in the store"
-    world.write(by_rank(world)[0], 11)
-    leave(world, by_rank(world))
-    world.join("b0", "two")
-    world.join("b1", "two")
-    assert {each.checkpoint.step for each in world.all(do.PlaceMember)[-2:]} == {11}
 
 
 def test_a_trial_that_makes_no_checkpoint_is_left_to_finish(world: World) -> None:
@@ -238,13 +201,6 @@ def test_a_loss_while_members_pause_is_a_loss_and_spends_no_retry_on_a_drained_a
     assert (restart.kind, restart.drained, restart.loss) == (FailureKind.LOST, False, Loss.DECOMMISSIONED)
     assert restart.excused
     assert len(by_rank(world)) == 2
-
-
-def test_a_trial_that_a_user_stops_is_not_moved(world: World) -> None:
-    agent = alone(world)
-    world.stop_trial(0)
-    world.drain(f"host-{agent}")
-    assert not asked(world)
 
 
 def test_another_driver_keeps_the_drain_of_a_host_and_forgets_that_of_an_agent(world: World) -> None:

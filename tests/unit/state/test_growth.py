@@ -5,7 +5,6 @@ import pytest
 from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import GangFormed, GangRecovered
@@ -138,26 +137,6 @@ def test_a_loss_while_it_grows_is_a_loss(world: World) -> None:
     restart = trial(world).restarts[-1]
     assert (restart.kind, restart.paused, restart.resumed_from_step) == (FailureKind.SIGNAL, False, 12)
     assert len(by_rank(world)) == 3
-
-
-def test_without_the_agent_it_trains_on_and_is_asked_again_later(world: World) -> None:
-    agents = small(world)
-    world.commands.clear()
-    new = world.join("new")
-    world.tick(GROW_AFTER_S)
-    world.lose(new)
-    for agent in agents:
-        world.hold(agent, 12, paused=True)
-    assert set(by_rank(world)) == set(agents)
-    assert not [each for each in world.all(do.Send) if isinstance(each.message, m.StopMember)]
-    train(world, agents, 14)
-    world.commands.clear()
-    world.join("newer")
-    world.tick(PAUSE_INTERVAL_S / 2)
-    assert not asked(world)
-    train(world, agents, 16)
-    world.tick(PAUSE_INTERVAL_S / 2)
-    assert asked(world) == set(agents)
 
 
 def test_members_that_return_instead_have_their_result(world: World) -> None:

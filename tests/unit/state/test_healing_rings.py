@@ -8,7 +8,6 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
-from sparktrain.state.losses.member_restart import MOVE_TIMEOUT_S
 from sparktrain.state.machine import Machine
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Restart
@@ -101,18 +100,6 @@ def test_the_others_keep_their_processes_and_form_the_next_ring_with_the_next_on
     assert world.status(0) == "succeeded"
 
 
-def test_the_next_process_may_run_on_any_host_and_the_others_learn_where() -> None:
-    world = World()
-    agents = ring(world, size=2, spare=1)
-    [start] = placed(world.lose(agents[0]))
-    assert (start.agent, start.port) == ("a2", 0)
-    join_ring(world)
-    [mine] = [form.places for form in world.seatings("formed") if form.ring == 1 and form.member.rank == 1]
-    assert [(place.host, place.port) for place in mine] == [("host-a2", 5001), ("host-a1", 4000)]
-    assert live_gang(world).agents == ("a2", agents[1])
-    assert trial(world).restarts[0].host == "host-a0", "the host of the loss"
-
-
 def test_it_heals_again_and_again_as_long_as_it_makes_progress() -> None:
     world = World()
     agents = ring(world, max_retries=2)
@@ -126,33 +113,7 @@ def test_it_heals_again_and_again_as_long_as_it_makes_progress() -> None:
     assert not whole(world)
 
 
-def test_a_loss_counts_as_the_restart_of_a_gang_does() -> None:
-    world = World()
-    agents = ring(world, max_retries=1)
-    world.fail(agents[1], FailureKind.MEMORY)
-    join_ring(world)
-    world.fail(agents[1], FailureKind.MEMORY)
-    assert whole(world), "no step since the last one, and no retry left"
-    for agent in list(world.running):
-        world.fail(agent, FailureKind.STOPPED)
-    assert world.status(0) == "failed"
-
-
 # ---- where it does not heal
-
-
-@pytest.mark.parametrize(
-    ("size", "limits"),
-    [(3, {"heals": False}), (3, {"max_retries": 0}), (1, {})],
-    ids=["streams", "no retry left", "one member"],
-)
-def test_some_runs_do_not_heal(size: int, limits: dict[str, object]) -> None:
-    world = World()
-    agents = ring(world, size, **limits)
-    world.fail(agents[-1], FailureKind.MEMORY)
-    assert not world.seatings("broken")
-    assert not live_gang(world).absences.by_rank
-    assert size == 1 or whole(world)
 
 
 @pytest.mark.parametrize(
@@ -173,37 +134,6 @@ def test_only_the_loss_of_one_process_heals(kind: FailureKind) -> None:
     assert not world.seatings("broken")
 
 
-@pytest.mark.parametrize("rank", [0, 2])
-def test_each_other_member_must_be_able_to_heal_now(rank: int) -> None:
-    world = World()
-    agents = ring(world)
-    world.declare(agents[rank], heals=False)
-    world.fail(agents[1], FailureKind.MEMORY)
-    assert whole_restart(world).kind is FailureKind.MEMORY
-    assert not world.seatings("broken")
-
-
-def test_the_lost_member_itself_need_not_be() -> None:
-    world = World()
-    agents = ring(world)
-    world.declare(agents[1], heals=False)
-    world.fail(agents[1], FailureKind.MEMORY)
-    assert not whole(world)
-    join_ring(world)
-
-
-def test_the_next_process_must_declare_it_again() -> None:
-    world = World()
-    agents = ring(world)
-    world.fail(agents[1], FailureKind.MEMORY)
-    world.reserve(agents[1])
-    world.enter(agents[1])
-    for agent in agents:
-        world.heal(agent, 1, STEP)
-    world.fail(agents[2], FailureKind.MEMORY)
-    assert whole(world)
-
-
 def test_a_gang_that_has_not_joined_restarts_as_a_whole() -> None:
     world = World()
     world.begin(size=2, recovers=True, heals=True)
@@ -215,22 +145,6 @@ def test_a_gang_that_has_not_joined_restarts_as_a_whole() -> None:
     world.enter(agents[0])
     world.fail(agents[1], FailureKind.MEMORY)
     assert whole(world)
-
-
-def test_a_gang_with_a_member_that_has_returned_restarts_as_a_whole() -> None:
-    world = World()
-    agents = ring(world)
-    world.succeed(agents[0])
-    world.fail(agents[1], FailureKind.MEMORY)
-    assert whole(world)
-
-
-def test_a_ring_that_reported_its_end_first_restarts_as_a_whole() -> None:
-    world = World()
-    agents = ring(world)
-    world.fail(agents[0], FailureKind.RING)
-    world.fail(agents[1], FailureKind.MEMORY)
-    assert whole_restart(world).kind is FailureKind.MEMORY
 
 
 def grown(world: World, seconds: float) -> list[AgentId]:
@@ -246,26 +160,10 @@ def grown(world: World, seconds: float) -> list[AgentId]:
     return agents
 
 
-def test_members_that_pause_to_grow_do_not_heal() -> None:
-    world = World()
-    world.fail(grown(world, 1.0)[1], FailureKind.MEMORY)
-    assert not world.seatings("broken")
-
-
 def test_members_that_could_not_grow_heal_again() -> None:
     world = World()
     [start] = placed(world.fail(grown(world, PAUSE_INTERVAL_S)[1], FailureKind.MEMORY))
     assert start.may_grow, "as the others do, it looks for a request to pause"
-
-
-def test_a_ring_that_heals_does_not_grow() -> None:
-    world = World()
-    agents = grown(world, PAUSE_INTERVAL_S)
-    world.fail(agents[1], FailureKind.MEMORY)
-    world.commands.clear()
-    world.join("newer")
-    world.tick(1.0)
-    assert not world.sent(m.AskSnapshot)
 
 
 # ---- what ends it
@@ -285,102 +183,12 @@ def test_a_second_end_is_that_of_the_gang_with_the_first_loss_as_its_cause(kind:
     assert trial(world).restart_history.failed_at == 3.0, "its cost counts from the first loss"
 
 
-def test_a_lost_agent_during_healing_ends_the_gang() -> None:
-    world = World()
-    agents = ring(world)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.lose(agents[0])
-    assert whole_restart(world).rank == 1
-
-
 def test_a_next_process_that_dies_without_a_retry_has_both_causes() -> None:
     world = World()
     agents = ring(world, max_retries=1)
     world.fail(agents[1], FailureKind.SIGNAL)
     world.fail(agents[1], FailureKind.EXIT)
     assert whole_restart(world).cause == "failed by signal; it could not restart alone: failed by exit"
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_member_that_returns_while_the_ring_heals_ends_the_gang(rank: int) -> None:
-    world = World()
-    agents = ring(world, size=2)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.reserve(agents[1])
-    world.enter(agents[1])
-    world.succeed(agents[rank])
-    assert whole_restart(world).cause.endswith(f"it could not restart alone: rank {rank} returned")
-
-
-def test_without_an_idle_agent_in_time_the_gang_restarts() -> None:
-    world = World()
-    agents = ring(world)
-    world.lose(agents[1])
-    world.tick(MOVE_TIMEOUT_S - 1.0)
-    assert not whole(world)
-    world.tick(2.0)
-    world.join("late")
-    assert f"no agent was idle within {MOVE_TIMEOUT_S:g} s" in whole_restart(world).cause
-
-
-def test_a_healing_that_takes_too_long_ends_the_gang_though_nobody_trains() -> None:
-    world = World()
-    agents = ring(world, hang_timeout_s=5.0)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.tick(JOIN_S - 5.0)
-    world.reserve(agents[1])
-    world.enter(agents[1])
-    world.tick(JOIN_S - 5.0)
-    assert not whole(world), "a member that has entered builds its model"
-    world.heal(agents[0], 1, STEP)
-    world.tick(10.0)
-    assert f"it did not train within {JOIN_S:g} s" in whole_restart(world).cause
-
-
-def test_members_can_hang_again_from_the_moment_the_ring_is_healed() -> None:
-    world = World()
-    agents = ring(world, hang_timeout_s=10.0)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.tick(30.0)
-    join_ring(world)
-    world.tick(9.0)
-    assert not whole(world)
-    world.tick(2.0)
-    assert whole_restart(world).kind is FailureKind.HANG
-
-
-def test_a_stop_of_the_run_ends_the_wait_for_an_agent() -> None:
-    world = World()
-    agents = ring(world)
-    world.lose(agents[1])
-    world.stop(grace_s=60.0)
-    world.join("new")
-    world.tick(1.0)
-    assert whole(world)
-    assert not [start for start in world.all(do.PlaceMember) if start.ring]
-
-
-def test_a_member_that_comes_while_the_run_stops_is_advised_too() -> None:
-    world = World()
-    agents = ring(world)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.stop(grace_s=60.0)
-    world.reserve(agents[1])
-    world.commands.clear()
-    world.enter(agents[1])
-    assert [advice.member for advice in world.sent(m.Advise)] == [world.running[agents[1]]]
-
-
-def test_a_trial_that_is_stopped_meanwhile_ends() -> None:
-    world = World()
-    agents = ring(world)
-    world.lose(agents[1])
-    world.stop_trial(0)
-    world.tick(10.0)
-    assert whole(world)
-    for agent in list(world.running):
-        world.fail(agent, FailureKind.STOPPED)
-    assert world.status(0) == "pruned"
 
 
 # ---- more losses before the ring is healed
@@ -412,15 +220,6 @@ def test_two_of_four_members_that_are_lost_at_once_come_into_one_ring() -> None:
     assert not live_gang(world).absences.by_rank
 
 
-def test_more_than_half_of_the_members_restart_the_gang() -> None:
-    world = World()
-    agents = ring(world, size=4)
-    for agent in agents[1:]:
-        world.fail(agent, FailureKind.SIGNAL)
-    assert whole_restart(world).rank == 1
-    assert max(message.ring for message in world.seatings("broken")) == 2
-
-
 @pytest.mark.parametrize("kind", [FailureKind.SIGNAL, FailureKind.FORM, FailureKind.RING])
 def test_a_next_process_that_is_lost_gets_another_one(kind: FailureKind) -> None:
     """What it sees of the loss of another member comes before the news of that."""
@@ -444,34 +243,6 @@ def test_a_next_process_that_is_lost_gets_another_one(kind: FailureKind) -> None
     assert (first.kind, first.seconds, first.healed) == (FailureKind.SIGNAL, 3.0, True)
     assert (second.kind, second.seconds, second.steps_lost) == (kind, 1.0, 0)
     assert [member.incarnation for member in trial(world).restart_history.alone] == [0, 1]
-
-
-def test_next_processes_that_are_lost_again_and_again_use_up_the_retries() -> None:
-    world = World()
-    agents = ring(world, size=2, max_retries=2)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.fail(agents[1], FailureKind.EXIT)
-    assert not whole(world)
-    world.fail(agents[1], FailureKind.EXIT)
-    assert whole(world)
-
-
-def test_a_next_process_with_a_place_in_a_ring_that_breaks_starts_again() -> None:
-    world = World()
-    agents = ring(world, size=4)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    world.reserve(agents[1])
-    world.enter(agents[1])
-    world.fail(agents[2], FailureKind.SIGNAL)
-    assert [stop.member.rank for stop in world.sent(m.StopMember)] == [1]
-    world.reserve(agents[2])
-    assert {form.ring for form in world.seatings("formed")} == {0, 1}, "the ring waits for rank 1"
-    [start] = placed(world.fail(agents[1], FailureKind.STOPPED))
-    assert (start.ring, start.member.incarnation) == (2, 2)
-    world.reserve(agents[1])
-    for agent in agents:
-        world.heal(agent, 2, STEP)
-    assert [(restart.rank, restart.healed) for restart in trial(world).restarts] == [(1, True), (2, True)]
 
 
 # ---- fencing

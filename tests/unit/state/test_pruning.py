@@ -15,7 +15,7 @@ from sparktrain.state.recovery import compacted
 from sparktrain.state.run_machine import TIMEOUT_GRACE_S
 from sparktrain.state.sweep import Sweep
 from tests.support.limits import run_limits
-from tests.unit.state.test_member_restarts import WORKER, again, cluster, placed
+from tests.unit.state.ps_gangs import WORKER, again, cluster, placed
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import LEASE_S, RUN, World
 

@@ -5,14 +5,13 @@ import pytest
 from sparktrain.base.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.outcome import FailureKind
 from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import MemberRestarted
 from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.ps_gangs import placed, whole
 from tests.unit.state.test_growth import asked, stopped, train
-from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang, whole_restart
+from tests.unit.state.test_healing_rings import JOIN_S, STEP, live_gang
 from tests.unit.state.test_recovery import successor
 from tests.unit.state.world import World, stage_of
 
@@ -31,13 +30,6 @@ def continue_in(world: World, number: int, step: int = STEP) -> None:
     """All members that have a process join the ring."""
     for agent in list(world.running):
         world.heal(agent, number, step)
-
-
-def joined(world: World, name: str) -> list[do.Command]:
-    """What follows when an agent joins."""
-    before = len(world.commands)
-    world.join(name)
-    return world.commands[before:]
 
 
 @pytest.mark.parametrize("rank", [1, 2])
@@ -69,71 +61,6 @@ def test_the_others_continue_at_once_without_a_lost_agent(rank: int) -> None:
         world.step(agent, STEP + 1)
         world.succeed(agent)
     assert world.status(0) == "succeeded"
-
-
-def test_it_shrinks_as_often_as_it_may() -> None:
-    world = World()
-    agents = ring(world, size=4, least=2)
-    for number, agent in enumerate(agents[:1:-1], 1):
-        world.lose(agent)
-        continue_in(world, number)
-    assert [restart.members for restart in trial(world).restarts] == [3, 2]
-    world.lose(agents[1])
-    assert not whole_restart(world).healed, "one member is fewer than the run allows"
-
-
-def test_a_loss_before_the_smaller_ring_is_there_makes_it_smaller_still() -> None:
-    world = World()
-    agents = ring(world, size=4)
-    world.lose(agents[3])
-    world.heal(agents[0], 1, STEP)
-    world.lose(agents[1])
-    continue_in(world, 2)
-    assert [(restart.rank, restart.members) for restart in trial(world).restarts] == [(3, 2), (1, 2)]
-    assert live_gang(world).ranks == (0, 2)
-
-
-def test_an_agent_that_is_idle_gets_the_next_process() -> None:
-    world = World()
-    agents = ring(world, spare=1)
-    [start] = placed(world.lose(agents[1]))
-    assert start.ring == 1
-    world = World()
-    agents = ring(world)
-    [start] = placed(world.fail(agents[1], FailureKind.MEMORY))
-    assert start.agent == agents[1], "its agent lives"
-
-
-@pytest.mark.parametrize("why", ["chief", "too few", "no minimum", "unable"])
-def test_it_waits_for_an_agent_where_it_cannot_shrink(why: str) -> None:
-    world = World()
-    agents = ring(world, least={"too few": 3, "no minimum": None}.get(why, 1))
-    if why == "unable":
-        world.declare(agents[0])
-    world.lose(agents[0 if why == "chief" else 2])
-    assert [form for form in world.seatings("formed") if form.ring] == []
-    [start] = placed(joined(world, "later"))
-    assert start.ring == 1
-
-
-def test_a_ring_with_a_vacant_place_takes_no_next_process() -> None:
-    world = World()
-    agents = ring(world, size=4)
-    world.lose(agents[3])
-    continue_in(world, 1)
-    world.fail(agents[1], FailureKind.MEMORY)
-    assert not [start for start in world.all(do.PlaceMember) if start.ring], "it would take the share of another rank"
-    continue_in(world, 2)
-    assert live_gang(world).ranks == (0, 2)
-
-
-def test_a_member_that_is_lost_and_cannot_be_left_out_ends_a_gang_with_a_vacant_place() -> None:
-    world = World()
-    agents = ring(world, size=4)
-    world.lose(agents[3])
-    continue_in(world, 1)
-    world.fail(agents[0], FailureKind.MEMORY)
-    assert not whole_restart(world).healed
 
 
 def with_process(world: World, step: int = STEP + 10) -> AgentId:
@@ -178,52 +105,6 @@ def test_the_next_process_takes_the_vacant_place_after_a_step_of_the_others() ->
     assert trial(world).restarts[-1].members == 2, "and so on"
 
 
-def test_a_loss_while_the_process_waits_ends_it() -> None:
-    world = World()
-    new = with_process(world)
-    world.lose(AgentId("a2"))
-    assert [stop.member.rank for stop in world.sent(m.StopMember)] == [1]
-    world.fail(new, FailureKind.STOPPED)
-    continue_in(world, 3)
-    assert live_gang(world).ranks == (0,)
-
-
-def test_a_process_that_fails_leaves_the_ring_as_it_is_and_the_gang_grows_by_a_pause() -> None:
-    world = World()
-    new = with_process(world)
-    world.fail(new, FailureKind.EXIT)
-    withdrawn = [(each.ring, each.ranks, len(each.places)) for each in world.seatings("joined")[-2:]]
-    assert withdrawn == [(1, (0, 2), 2)] * 2, "they stay in the present one"
-    world.tick(1.0)
-    assert asked(world) == {"a0", "a2"}
-
-
-@pytest.mark.parametrize("why", ["two vacant places", "a member that cannot"])
-def test_it_grows_by_a_pause_where_no_process_can_take_the_place(why: str) -> None:
-    world = World()
-    agents = ring(world, size=4)
-    world.lose(agents[3])
-    continue_in(world, 1)
-    others = agents[:3]
-    if why == "two vacant places":
-        world.lose(agents[2])
-        continue_in(world, 2)
-        others = agents[:2]
-    else:
-        world.declare(agents[1])
-    train(world, others, STEP + 10)
-    for number in range(4 - len(others)):
-        world.join(f"new{number}")
-    world.tick(GROW_AFTER_S)
-    assert asked(world) == set(others)
-    for agent in others:
-        world.hold(agent, STEP + 24, paused=True)
-    stopped(world, others)
-    run(world, by_rank(world))
-    assert "agents are there again" in trial(world).restarts[-1].cause
-    assert not trial(world).restarts[-1].healed
-
-
 @pytest.mark.parametrize("back", [1, 2])
 def test_both_members_come_back_to_two_vacant_places(back: int) -> None:
     world = World()
@@ -266,29 +147,6 @@ def pause_and_grow(world: World, members: list[AgentId], step: int) -> None:
         world.hold(agent, step, paused=True)
     stopped(world, members)
     run(world, by_rank(world))
-
-
-def test_a_gang_with_a_vacant_place_leaves_a_drained_agent_as_others_do() -> None:
-    world = World()
-    agents = ring(world)
-    world.lose(agents[1])
-    continue_in(world, 1)
-    others = [agents[0], agents[2]]
-    train(world, others, STEP + 10)
-    world.drain("host-a2")
-    for agent in others:
-        world.hold(agent, STEP + 24, paused=True)
-    stopped(world, others)
-    assert trial(world).restarts[-1].drained
-
-
-def test_the_others_must_form_their_ring_in_time() -> None:
-    world = World()
-    agents = ring(world)
-    world.lose(agents[1])
-    world.heal(agents[0], 1, STEP)
-    world.tick(JOIN_S + 1)
-    assert "the others did not form a ring without it" in whole_restart(world).cause
 
 
 def test_the_next_driver_knows_what_was_left_out() -> None:

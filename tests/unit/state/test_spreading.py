@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.liveness import ANSWER_S
@@ -91,31 +90,6 @@ def test_the_move_is_withdrawn_where_the_member_is_lost_before() -> None:
     lost = agents[start.member.rank]
     commands = world.lose(lost)
     assert m.StopMember(start.member, 0.0) in [each.message for each in commands if isinstance(each, do.Send)]
-
-
-@pytest.mark.parametrize(("heals", "spread"), [(False, True), (True, False)])
-def test_no_member_moves_where_the_ring_cannot_change_or_spread_is_off(heals: bool, spread: bool) -> None:
-    world = begun("aab", heals=heals, spread=spread)
-    world.join("c9", "c", 9)
-    world.tick(5 * SETTLED_S)
-    assert not prepared(world)
-
-
-def test_no_member_moves_where_that_makes_no_difference() -> None:
-    world = begun("aabb", 4)
-    world.join("a9", "a", 9)
-    world.join("c9", "c", 8)
-    world.tick(5 * SETTLED_S)
-    assert not prepared(world), "each host has half of the members"
-
-
-def test_the_next_process_of_a_lost_member_starts_where_fewer_members_are() -> None:
-    world = begun("abc")
-    world.join("a8", "a", 8)
-    world.join("d9", "d", 9)
-    lost = next(agent for agent in by_rank(world) if agent[0] == "b")
-    world.lose(lost)
-    assert world.running[AgentId("d9")].rank, "and not beside the member on host a"
 
 
 @pytest.mark.parametrize("spread", [True, False])

@@ -8,7 +8,6 @@ from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.losses.handover import MOST_STANDBY_FAILURES
 from sparktrain.state.losses.handovers import standby_line
-from sparktrain.state.losses.prepared import END_TIMEOUT_S
 from sparktrain.state.outcome import FailureKind, Outcome
 from sparktrain.state.records import StandbysNoted
 from sparktrain.state.recovery import recovered
@@ -100,17 +99,6 @@ def test_the_end_of_a_process_under_its_former_name_is_the_loss_of_the_member() 
     assert world.machine.agents.get(process).member is None
 
 
-def test_after_one_has_taken_a_place_the_next_one_starts_on_the_agent_that_is_idle() -> None:
-    world = World()
-    agents, [process] = waiting(world, 2)
-    world.fail(agents[1], FailureKind.SIGNAL)
-    assert len(prepared(world)) == 1, "not while the ring heals"
-    train_on(world, [agents[0], process], 1)
-    world.tick(0.1)
-    [_, second] = prepared(world)
-    assert second.agent == agents[1]
-
-
 def test_a_process_with_a_function_that_has_read_its_rank_takes_that_place_alone() -> None:
     world = World()
     agents, [process] = waiting(world, 2, bound=True)
@@ -123,22 +111,6 @@ def test_a_process_with_a_function_that_has_read_its_rank_takes_that_place_alone
     world.reserve(agents[other], 5000)
     train_on(world, agents, 1)
     assert process in formed(world.fail(agents[rank], FailureKind.SIGNAL))
-
-
-@pytest.mark.parametrize("ready", [False, True])
-def test_a_lost_member_without_an_idle_agent_gets_that_of_a_process_that_cannot_take_its_place(ready: bool) -> None:
-    world = World()
-    agents = ring(world, 2, spare=1, standby=1)
-    [start] = prepared(world)
-    if ready:
-        world.prepare(start.agent)
-    world.lose(agents[1 - start.member.rank])
-    [stop] = world.sent(m.StopMember)
-    assert stop.member == start.member
-    world.tick(0.1)
-    assert len(world.sent(m.StopMember)) == 1
-    world.fail(start.agent, FailureKind.STOPPED)
-    assert [place.agent for place in world.all(do.PlaceMember) if place.ring] == [start.agent]
 
 
 def test_the_loss_of_a_process_costs_nothing_and_another_one_starts() -> None:
@@ -160,27 +132,6 @@ def test_processes_that_end_before_one_takes_a_place_start_a_few_times_only() ->
     assert len(prepared(world)) == MOST_STANDBY_FAILURES
     assert "none" in standby_line(live_gang(world), 1)
     assert not trial(world).restarts
-
-
-def test_a_process_that_is_not_ready_in_time_is_ended_and_another_one_starts() -> None:
-    world = World(cases=1)
-    ring(world, 2, spare=2, standby=1, hang_timeout_s=1000.0)
-    [start] = prepared(world)
-    world.tick(max(JOIN_S, 120.0) + 1)
-    assert [stop.member for stop in world.sent(m.StopMember)] == [start.member]
-    assert len(prepared(world)) == 2
-    world.tick(END_TIMEOUT_S + 1)
-    assert [drop.agent for drop in world.all(do.DropAgent)] == [start.agent]
-
-
-def test_a_process_on_a_drained_host_ends_and_starts_elsewhere() -> None:
-    world = World(cases=1)
-    _, [process] = waiting(world, 2, spare=2)
-    world.drain(f"host-{process}")
-    assert [stop.member for stop in world.sent(m.StopMember)] == [world.running[process]]
-    [_, second] = prepared(world)
-    assert second.agent != process
-    assert not live_gang(world).handovers.standby_failures
 
 
 @pytest.mark.parametrize("rank", [0, 1])

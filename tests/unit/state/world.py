@@ -46,12 +46,14 @@ class World:
         if isinstance(event, on.AgentSent) and isinstance(event.message, m.MemberMessage):
             self.fed.append(event)
         commands: list[do.Command] = []
-        for command in self.machine.handle(event):
-            if isinstance(command, do.WriteRecord):
-                assert not commands, "a record comes after a command of the same event"
-                self.records.append(command.record)
-            else:
-                commands.append(command)
+        for part in self.machine.fold(event):
+            first = len(commands)
+            for command in part.commands:
+                if isinstance(command, do.WriteRecord):
+                    assert len(commands) == first, "a record comes after a command of the same event"
+                    self.records.append(command.record)
+                else:
+                    commands.append(command)
         self.commands += commands
         for command in commands:
             if isinstance(command, do.PlaceMember):
