@@ -6,7 +6,6 @@ import keras
 
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import RingError
-from sparktrain.rundir.newest_step import newest_step
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all, drawn_digest
@@ -100,7 +99,6 @@ class HealTogether(InternalCallback):
         """See base class."""
         if self.fit is not None:
             self.fit.leave()
-            newest_step.mark_called(self._keep.position.step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """See base class."""

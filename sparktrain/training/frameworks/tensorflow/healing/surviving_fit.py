@@ -41,10 +41,9 @@ from sparktrain.training.frameworks.tensorflow.healing.healing_step import Heali
 from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
 from sparktrain.training.notices import notice
 
-_EVENTS = {
-    "on_train_batch_end": ("on_train_batch_end", "on_batch_end"),
-    "on_epoch_end": ("on_epoch_end",),
-}
+_STEP = "on_train_batch_end"
+_EPOCH = "on_epoch_end"
+_EVENTS = {_STEP: (_STEP, "on_batch_end"), _EPOCH: (_EPOCH,)}
 """The events of Keras after a step in which another process can take part, and the methods that they call."""
 _STATES = (keras.callbacks.History, keras.callbacks.EarlyStopping, keras.callbacks.ProgbarLogger, SilencedCallback)
 """Callbacks of Keras that change only themselves after a step."""
@@ -117,22 +116,23 @@ class SurvivingFit(ElasticTraining):
         if stage is EventStage.USERS:
             self._noted = [(callback, _attributes(callback)) for callback in self._listening[event]]
             self._newest_call = batch, logs
+        elif stage is EventStage.AFTER and event == _STEP:
+            newest_step.mark_called(self._position.step)
         if self._omits:
             self._omit(stage)
 
     def _omit(self, stage: EventStage) -> None:
         """Have Keras call nothing in place of the users' callbacks of this step, and them again after it."""
-        name = "on_train_batch_end"
         if stage is EventStage.USERS:
             # One of Keras's LambdaCallback is an attribute of its object.
-            self._omitted = [(callback, vars(callback).get(name)) for callback in self._listening[name]]
+            self._omitted = [(callback, vars(callback).get(_STEP)) for callback in self._listening[_STEP]]
             for callback, _ in self._omitted:
-                vars(callback)[name] = lambda batch, logs=None: None
+                vars(callback)[_STEP] = lambda batch, logs=None: None
         elif stage is EventStage.AFTER:
             self._omits = False
             for callback, method in self._omitted:
-                del vars(callback)[name]
-                vars(callback).update({} if method is None else {name: method})
+                del vars(callback)[_STEP]
+                vars(callback).update({} if method is None else {_STEP: method})
 
     def leave(self) -> None:
         """All callbacks have been called for the event."""
@@ -247,27 +247,27 @@ class SurvivingFit(ElasticTraining):
         """See base class.
 
         Between two steps it is the state after the newest step, at the position before it: the new process only reads
-        the batch of that step, and then calls the callbacks as the others do.
+        the batch of that step, and then calls the callbacks that this one has not called.
         """
         if 0 in ranks and self._has_silenced():
             raise RingRefusalError("the chief is lost, and with it the state of a callback that wrote its files")
         position = self._position
-        # Between the callbacks of a step and those of its epoch: all have called the former.
-        ends_epoch = self._event == "on_epoch_end"
-        is_called = ends_epoch and self._stage is EventStage.BEFORE
+        ends_epoch = self._event == _EPOCH
+        repeats_end = ends_epoch and self._stage is EventStage.AFTER
         back = 0 if in_step else 1
         position.step -= back
         position.batch -= back
         try:
-            with nullcontext() if in_step or self._stage is not EventStage.AFTER else self._as_noted():
+            with self._as_noted() if repeats_end else nullcontext():
                 content = fit_content(position, self._keep, self._model)
             content[SENT] = {
                 "drawn": self._past.drawn,
                 "agreed": list(self._boundary.agreed() if in_step else self._agreed),
                 "read_only": not in_step,
                 "number": position.number,
-                "newest_call": self._call_before() if in_step or is_called else None,
-                "ends_epoch": ends_epoch,
+                "newest_call": None if repeats_end else self._call_before(),
+                # Before the callbacks of an epoch all have called those of its last step.
+                "called": ends_epoch or self._stage is EventStage.AFTER,
             }
             extra = {FIT_STATE: content}
             # Nothing trains until the files are written: a copy of large weights would double the time.
@@ -291,14 +291,15 @@ class SurvivingFit(ElasticTraining):
         return all(name.startswith(_GRADIENTS) for name in self._healing.ring.traced_names)
 
     def _can_repeat_event(self) -> bool:
-        """Whether another process can repeat the event of Keras in which a collective has failed.
+        """Whether another process can take part in the event of Keras in which a collective has failed.
 
-        It calls all callbacks of the event: those of users must not have been called, or have changed themselves alone.
+        At an epoch's end it calls all callbacks: those of users must not have been called, or have changed themselves
+        alone.
         """
         listening = self._listening.get(self._event)
         if listening is None or self._stage is EventStage.USERS:
             return False
-        if self._stage is EventStage.BEFORE or not listening:
+        if self._stage is EventStage.BEFORE or self._event == _STEP or not listening:
             return True
         known = all(type(entry) in _STATES or not is_of_keras(entry) for entry in listening)
         return known and self._values.has_same_rate()
@@ -335,8 +336,13 @@ class SurvivingFit(ElasticTraining):
         with TensorFiles(arrival.folder) as files:
             self._values.assign_members(files.read(MEMBERS))
         sent = peek(arrival.folder).extra[FIT_STATE][SENT]
-        self._omits = sent["ends_epoch"]
-        self._call_for_lost(arrival, sent["newest_call"])
+        call = sent["newest_call"]
+        if sender.in_step:
+            self._call_for_lost(arrival, call)
+        elif sent["called"]:
+            self._omits = call is None or self._healing.called == sender.steps
+            if not self._omits:
+                self._keep.take(call["callbacks"])
         # The next loss may come before the first step of this process ends, and it has all that another one needs.
         self._declare_able()
         self._healing.healed(sender.steps)
@@ -356,7 +362,7 @@ class SurvivingFit(ElasticTraining):
         values = [(variable, model_state.retained_value(variable)) for variable in variables]
         states = self._keep.states()
         self._keep.take(call["callbacks"])
-        for callback in self._listening["on_train_batch_end"]:
+        for callback in self._listening[_STEP]:
             try:
                 callback.on_train_batch_end(call["batch"], call["logs"])
             except Exception as error:  # it may need what only the lost process had, and the ring continues
