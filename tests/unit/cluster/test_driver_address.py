@@ -1,5 +1,6 @@
 """Where the coordinator listens, and where executors look for it."""
 
+import re
 import socket
 
 import pytest
@@ -48,6 +49,52 @@ ADDRESSES = [
 @pytest.mark.parametrize(("conf", "expected"), ADDRESSES)
 def test_where_the_coordinator_listens_and_where_executors_look_for_it(conf: dict[str, str], expected: Address) -> None:
     assert driver_address.address_of(_spark(conf)) == expected
+
+
+POD = "192.0.2.7"
+"""The address of the driver's pod."""
+
+
+@pytest.mark.parametrize(("conf", "expected"), [
+    # Spark has replaced spark.driver.host by the address that it listens on.
+    ({"driver.host": POD}, Address(POD, (POD,), 0)),
+    ({"driver.host": POD, "driver.bindAddress": POD}, Address(POD, (POD,), 0)),
+    # With useDriverPodIP=false Spark leaves the host that the user has set.
+    ({"driver.host": "driver.training.svc", "driver.bindAddress": POD}, Address(POD, (POD, "driver.training.svc"), 0)),
+    (
+        {"driver.host": "driver.training.svc", "driver.bindAddress": "0.0.0.0"},
+        Address("0.0.0.0", (POD, "driver.training.svc"), 0),
+    ),
+    (
+        {"driver.host": "driver.training.svc", "driver.bindAddress": "::"},
+        Address("::", (POD, "driver.training.svc"), 0),
+    ),
+    ({"driver.host": POD, "sparktrain.driver.host": "named"}, Address(POD, ("named",), 0)),
+])  # fmt: skip
+def test_in_pods_executors_get_the_address_of_a_driver_whose_name_they_cannot_resolve(
+    monkeypatch: pytest.MonkeyPatch, conf: dict[str, str], expected: Address
+) -> None:
+    monkeypatch.setattr(driver_address, "_addresses_here", lambda: [POD])
+    monkeypatch.setattr(driver_address, "is_ours", lambda host: host in (POD, "training-driver"))
+    monkeypatch.setattr(socket, "gethostname", lambda: "training-driver")
+    assert Facts("k8s://https://192.0.2.1:6443", _spark(conf) | {"spark.master": "k8s://h"}, 2).address == expected
+
+
+@pytest.mark.parametrize("wildcard", ["0.0.0.0", "::", "[::]"])
+@pytest.mark.parametrize(("master", "step"), [
+    ("k8s://https://192.0.2.1:6443", "on Kubernetes Spark sets it to spark.driver.bindAddress; leave that out"),
+    ("yarn", "set it to an address of this machine"),
+])  # fmt: skip
+def test_a_driver_that_its_own_executors_cannot_reach_is_refused(wildcard: str, master: str, step: str) -> None:
+    conf = {"spark.driver.host": wildcard, "spark.driver.bindAddress": wildcard, "spark.master": master}
+    with pytest.raises(SessionError, match=re.escape(f"spark.driver.host is {wildcard}, at which")) as raised:
+        driver_address.address_of(conf | {HOST_KEY: "named"})
+    assert step in str(raised.value)
+
+
+def test_the_addresses_of_this_machine_lead_here_from_others() -> None:
+    assert not [address for address in driver_address._addresses_here() if address.startswith("127.")]
+    assert all(map(driver_address.is_ours, driver_address._addresses_here()))
 
 
 HERE = ("127.0.0.1",)
