@@ -151,8 +151,7 @@ def test_a_gang_survives_the_death_of_its_drivers(tmp_path: Path, start: Start) 
         driver = start("gang")
         step = rng.randint(max(step, drill.EVERY) + 2, step + 30)
         driver.wait(lambda at=step, now=generation: at in steps(tmp_path).get((now, 0), ()), f"step {step}")
-        members = driver.processes("sparktrain.training")
-        assert members.processes
+        members = driver.members()
         driver.strike(end)
         members.wait_gone(GONE_S)
     result = start("gang").result()
@@ -199,8 +198,7 @@ def test_a_training_whose_driver_was_killed_ends_with_the_same_weights(
 def test_a_gang_that_loses_its_driver_while_it_heals_restarts_as_a_whole(tmp_path: Path, start: Start) -> None:
     first = start("tests.faults.healing_programs:driven")
     first.wait((tmp_path / "broken" / "killed-1").exists, "the next process of the lost member")
-    members = first.processes("sparktrain.training")
-    assert members.processes
+    members = first.members()
     first.strike("python")
     members.wait_gone(GONE_S)
     broken, whole = start("tests.faults.healing_programs:driven").result()
@@ -225,7 +223,7 @@ def test_a_suspended_driver_that_was_replaced_ends_when_it_continues(tmp_path: P
     first.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
     with pytest.raises(RunDirectoryError, match=rf"in use: process {first.pid} on .* has owned this run since 20"):
         attach(compose_again(str(tmp_path / "runs" / NAME), settled(ResumeKeywords, {})))
-    members = first.processes("sparktrain.training")
+    members = first.members()
     os.kill(first.pid, signal.SIGSTOP)
     second = start("sweep")
     second.wait(lambda: set(map(len, generations(tmp_path, "start").values())) == {2}, "both start again")
@@ -246,7 +244,7 @@ def test_a_run_whose_driver_was_interrupted_twice_is_resumed(tmp_path: Path, sta
     (tmp_path / "hold").touch()
     first = start("sweep")
     first.wait(lambda: len(generations(tmp_path, "start")) == 2, "two trials")
-    members = first.processes("sparktrain.training")
+    members = first.members()
     everything = first.strike("ctrl-c")
     members.wait_gone(GONE_S)
     os.kill(first.pid, signal.SIGINT)

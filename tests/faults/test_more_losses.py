@@ -42,7 +42,7 @@ def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Memb
         ([(1, "batch", 3), (3, "batch", 3)], [1, 3]),
         ([(0, "later", 3), (2, "later", 3)], [0, 2]),
         ([(1, "batch", 3), (2, "healing", 1)], [1, 2]),
-        ([(1, "batch", 3), (1, "entering", 0)], [1]),
+        ([(1, "batch", 3), (1, "entering", 0)], [1, 1]),
         ([(2, "stop", 3)], [2]),
     ],
     ids=["at once", "in a step", "a survivor in healing", "the next process", "a stopped member"],

@@ -5,8 +5,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktrain.cluster.spark_session import jvm_here
@@ -49,6 +51,8 @@ def spark_session(
     if connect:
         os.environ["JDK_JAVA_OPTIONS"] = jvm_here()  # its server is given none of the settings
     builder = builder.remote(master) if connect else builder.master(master)
+    if not connect:
+        _start_jvm(settings)
     for key, value in settings.items() if not connect else ():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -56,3 +60,13 @@ def spark_session(
         yield session
     finally:
         session.stop()
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM of this process with what is equal in all sessions: it gives that to later ones as defaults."""
+    conf = SparkConf(loadDefaults=False)
+    for key, value in settings.items():
+        if key.startswith("spark.driver."):
+            conf.set(key, value)
+    context_class: Any = SparkContext  # without types
+    context_class._ensure_initialized(conf=conf)

@@ -145,6 +145,12 @@ class Mortal:
         found = [each.pid for each in descendants(self.pid, words)]
         return Sighted(found if words else [self.pid, *found])
 
+    def members(self) -> Sighted:
+        """The processes of its trials, and those that these are forked from."""
+        members = self.processes("-m sparktrain.")
+        assert members.processes, self.printed()
+        return members
+
     def strike(self, end: str) -> Sighted:
         """End it in the given way, and return all processes that it had."""
         everything = self.processes()
