@@ -141,8 +141,10 @@ class SurvivingLoop(ElasticTraining):
         self._calls = [call, *self._calls][:_KEPT]
         self._drawn = [_drawn(), *self._drawn][:_KEPT]
         self._steps.keep()
-        result = self._trained(call)
+        result, is_first = self._trained(call)
         self._ahead += 1
+        if is_first:
+            self._compare()
         self._transaction.settle()
         return result
 
@@ -195,12 +197,16 @@ class SurvivingLoop(ElasticTraining):
 
     # ---- another ring
 
-    def _trained(self, call: Callable[[], Any]) -> Any:
+    def _trained(self, call: Callable[[], Any]) -> tuple[Any, bool]:
+        """What `call` returns, and whether that was the first step in another ring."""
         while True:
             try:
                 with self._transaction.opened():
                     self._transaction.meet(_TRAIN)
-                    return self._first_or_next(call)
+                    is_first = self._boundary.take_comparison(self._step + 1)
+                    if is_first:
+                        self._warm_up(call)
+                    return call(), is_first
             except Exception as error:
                 if not is_of_loss(error):
                     raise
@@ -278,15 +284,18 @@ class SurvivingLoop(ElasticTraining):
         if ago:
             self._steps.rebase()
 
-    def _first_or_next(self, call: Callable[[], Any]) -> Any:
-        """What `call` returns; after the first step in another ring all members compare their weights."""
-        is_first = self._boundary.take_comparison(self._step + 1)
-        if is_first:
-            self._warm_up(call)
-        result = call()
-        if is_first:
+    def _compare(self) -> None:
+        """Compare the weights of all members, after the first step in a ring. Raises as `_check_equal`.
+
+        A member that is lost meanwhile is lost between two steps. In the next ring the members compare again: after the
+        step that they repeat for its next process.
+        """
+        try:
             self._check_equal()
-        return result
+        except Exception as error:
+            if not is_of_loss(error):
+                raise
+            self._transaction.heal(error)
 
     def _check_equal(self) -> None:
         """Raise OutOfStepError, on all members, where their weights differ, and RingError."""
