@@ -69,7 +69,7 @@ def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Addr
 
 
 def _check_reachable(of_spark: str | None, in_pods: bool) -> None:
-    """Raises SessionError where Spark tells executors to connect to all addresses of their own machine."""
+    """Raises SessionError where executors would look for the driver on their own machine."""
     if of_spark is None or not _is_wildcard(of_spark):
         return
     problem = f"{_SPARK_HOST_KEY} is {of_spark}, at which no executor reaches the driver"

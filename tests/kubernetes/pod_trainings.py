@@ -21,7 +21,13 @@ def fit(marks, ctx):
     import keras
     import numpy as np
 
-    Path(marks, str(ctx.rank)).write_text(os.environ["SPARK_EXECUTOR_POD_IP"])
+    shared_memory = os.statvfs("/dev/shm")
+    facts = {
+        "address": os.environ["SPARK_EXECUTOR_POD_IP"],
+        "user": os.getuid(),
+        "shared_bytes": shared_memory.f_frsize * shared_memory.f_blocks,
+    }
+    Path(marks, str(ctx.rank)).write_text(json.dumps(facts))
     x = np.linspace(-1, 1, 64, dtype="float32").reshape(-1, 1)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile(ctx.distribute(keras.optimizers.SGD(0.2)), "mse", jit_compile=False)

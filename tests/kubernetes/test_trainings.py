@@ -17,6 +17,7 @@ END_S = 240.0
 def test_a_sweep_and_a_gang_train_in_pods_of_two_nodes(mode: Mode, kubernetes: Kubernetes) -> None:
     folder = kubernetes.shared / f"trainings-{mode}"
     folder.mkdir()
+    folder.chmod(0o777)
     with submission(kubernetes, PROGRAM, str(folder), mode=mode) as submitted:
         status = submitted.wait(END_S)
         output = submitted.output
@@ -25,9 +26,10 @@ def test_a_sweep_and_a_gang_train_in_pods_of_two_nodes(mode: Mode, kubernetes: K
     assert results["sweep"] == [{"y": 2.0}, {"y": 4.0}, {"y": 6.0}]
     assert results["gang"]["weight"] == pytest.approx(3.0, abs=0.01)
     assert results["gang"]["bias"] == pytest.approx(1.0, abs=0.01)
-    addresses = [(folder / rank).read_text() for rank in ("0", "1")]
+    pods = [json.loads((folder / rank).read_text()) for rank in ("0", "1")]
+    assert {(pod["user"], pod["shared_bytes"]) for pod in pods} == {(185, 2 << 30)}, "of conf/kubernetes/executor.yaml"
     subnets = {str(kubernetes.place.block.pods(number)).removesuffix(".0/24") for number in (0, 1)}
-    assert {address.rpartition(".")[0] for address in addresses} == subnets
+    assert {pod["address"].rpartition(".")[0] for pod in pods} == subnets
     assert refused(kubernetes) == []
 
 

@@ -139,7 +139,8 @@ def send_part(folder: str) -> dict[str, Any]:
 
 
 def lack_memory(folder: str, monkeypatched: int) -> dict[str, Any]:
-    """Shared memory is smaller than two copies of the state."""
+    """Shared memory is smaller than two copies of the state, in a pod."""
+    os.environ["KUBERNETES_SERVICE_HOST"] = "192.0.2.1"
     os.statvfs = lambda path: SimpleNamespace(f_bavail=monkeypatched, f_frsize=1)  # type: ignore[assignment, misc]
     holder, model = Holder(), small_model()
     memory = MemorySaver(holder, folder)

@@ -37,6 +37,7 @@ def test_too_little_shared_memory_is_a_notice_and_training_continues(tmp_path: P
     assert (found["able"], found["taken"]) == (False, 0)
     [notice] = found["notices"]
     assert "of shared memory" in notice
+    assert "mount an emptyDir of medium Memory there, as conf/kubernetes/executor.yaml does" in notice
     assert "newest checkpoint in the store" in notice
 
 

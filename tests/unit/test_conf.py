@@ -6,6 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
 from sparktrain.cluster.spark_facts import Facts, slots
 from sparktrain.cluster.yarn_capacity import demand_of
@@ -22,8 +23,8 @@ def uncommented(path: Path, is_key: re.Pattern[str]) -> list[str]:
     """Lines with a key that lack a comment with a default above them."""
     found, comment = [], ""
     for line in path.read_text().splitlines():
-        if line.startswith("#"):
-            comment = f"{comment} {line[1:].strip()}"
+        if line.lstrip().startswith("#"):
+            comment = f"{comment} {line.lstrip()[1:].strip()}"
             continue
         if is_key.match(line) and not re.search(r"Default: |Needed", comment):
             found.append(line)
@@ -40,6 +41,20 @@ def test_the_folder_has_the_expected_files() -> None:
 def test_every_property_of_spark_is_explained(name: str) -> None:
     assert uncommented(CONF / name, re.compile(r"spark\.")) == []
     assert len(properties(name)) == len(re.findall(r"^spark\.", (CONF / name).read_text(), re.MULTILINE))
+
+
+@pytest.mark.parametrize("role", ["driver", "executor"])
+def test_the_templates_of_pods_name_the_containers_of_spark_and_give_no_rights(role: str) -> None:
+    path = CONF / "kubernetes" / f"{role}.yaml"
+    assert properties("k8s.conf")[f"spark.kubernetes.{role}.podTemplateFile"] == f"conf/kubernetes/{path.name}"
+    spec = yaml.safe_load(path.read_text())["spec"]
+    [container] = spec["containers"]
+    assert container["name"] == f"spark-kubernetes-{role}"
+    assert (spec["securityContext"]["runAsNonRoot"], container["securityContext"]["capabilities"]) == (
+        True,
+        {"drop": ["ALL"]},
+    )
+    assert uncommented(path, re.compile(r"  (?!containers|volumes)[a-zA-Z]+:|  - name: shared-memory")) == []
 
 
 @pytest.mark.parametrize("name", YAML_FILES)

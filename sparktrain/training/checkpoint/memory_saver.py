@@ -258,9 +258,11 @@ class MemorySaver:
         copies = sum(not buffer.arrays for buffer in self._slots)
         # A write beyond what shared memory has ends the process by SIGBUS, and not by an error.
         if needed * copies > free:
+            in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
+            step = "; mount an emptyDir of medium Memory there, as conf/kubernetes/executor.yaml does" if in_pod else ""
             raise CheckpointError(
                 f"its state of {size(needed)} needs {size(needed * copies)} more of shared memory, and "
-                f"{slot.folder.parent.parent.parent} on {socket.gethostname()} has {size(free)}"
+                f"{slot.folder.parent.parent.parent} on {socket.gethostname()} has {size(free)}{step}"
             )
         tensor_files.save(slot.folder, state.tensors, state.document, _ONE_FILE)
         slot.arrays = mapped_arrays(slot.folder, state.tensors)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.support.kubernetes.image import Image
 from tests.support.kubernetes.node import PAUSE
 from tests.support.kubernetes.programs import programs
@@ -41,10 +43,20 @@ def volumes(shared: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     paths = {path: True for path in read_only if path.exists()} | {shared: False}
     volumes = []
     mounts = []
+    # Java's login fails for a user without a name, and with it Hadoop's in each JVM of Spark.
+    volumes.append({"name": "users", "hostPath": {"path": os.fspath(_users(shared)), "type": "File"}})
+    mounts.append({"name": "users", "mountPath": "/etc/passwd", "readOnly": True})
     for number, (path, is_read_only) in enumerate(paths.items()):
         volumes.append({"name": f"host-{number}", "hostPath": {"path": os.fspath(path), "type": "Directory"}})
         mounts.append({"name": f"host-{number}", "mountPath": os.fspath(path), "readOnly": is_read_only})
     return volumes, mounts
+
+
+def _users(shared: Path) -> Path:
+    """This machine's users, and that of the pods, as the image of a user has them."""
+    users = shared / "passwd"
+    users.write_text(f"{Path('/etc/passwd').read_text()}spark:x:185:185::/tmp:/bin/sh\n")
+    return users
 
 
 def pod(shared: Path, name: str, words: Sequence[str], container: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
@@ -68,14 +80,18 @@ def pod(shared: Path, name: str, words: Sequence[str], container: Mapping[str, A
 
 
 def template(shared: Path, role: str) -> dict[str, Any]:
-    """A pod template for Spark's `driver` or `executor`; Spark fills in the rest."""
+    """The pod template of `conf/kubernetes` for Spark's `driver` or `executor`, with what the pods of tests mount."""
+    document: dict[str, Any] = yaml.safe_load((_ROOT / "conf" / "kubernetes" / f"{role}.yaml").read_text())
     pod_volumes, mounts = volumes(shared)
-    main = {"name": f"spark-kubernetes-{role}", "volumeMounts": mounts}
+    spec = document["spec"]
+    [main] = spec["containers"]
+    main["volumeMounts"] = [*main.get("volumeMounts", ()), *mounts]
+    spec["volumes"] = [*spec.get("volumes", ()), *pod_volumes]
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": {"spark-role": "executor"}},
     }
-    spec = {"containers": [main], "volumes": pod_volumes, "topologySpreadConstraints": [spread]}
-    return {"apiVersion": "v1", "kind": "Pod", "spec": spec}
+    spec["topologySpreadConstraints"] = [spread]
+    return document

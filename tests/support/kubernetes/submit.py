@@ -103,6 +103,7 @@ class Submission:
                 cwd=self.log.parent,
                 env={**own, **spark, "SPARK_LOCAL_IP": self._cluster.host, "PYSPARK_PYTHON": sys.executable},
                 start_new_session=True,
+                umask=0,  # executors, which are not root, write into the folders of a driver that is
             )
 
     @property
