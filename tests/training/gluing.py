@@ -209,7 +209,7 @@ class Kill(InternalCallback):
 def member(**compiled: Any) -> Witness:
     """A compiled model with an optimizer that has slots."""
     model = Witness()
-    optimizer = keras.optimizers.SGD(0.001, momentum=0.9)
+    optimizer = keras.optimizers.SGD(1e-5, momentum=0.9)  # more diverges on numbers up to 90
     model.compile(optimizer, loss="mse", metrics=["mae"], **compiled)
     return model
 
