@@ -20,14 +20,21 @@ _URL = re.compile(r"spark://[\d.]+:\d+")
 
 
 class Standalone:
-    """A master, and workers with one core each, on addresses of this machine; an address is a host to Spark."""
+    """A master and workers, on addresses of this machine; an address is a host to Spark."""
 
     def __init__(
-        self, folder: Path, hosts: Sequence[str], master: str = "127.0.0.1", enter: Sequence[Sequence[str]] = ()
+        self,
+        folder: Path,
+        hosts: Sequence[str],
+        master: str = "127.0.0.1",
+        enter: Sequence[Sequence[str]] = (),
+        cores: int = 1,
     ) -> None:
-        """`master` is the address of the master; `enter` has the words before the command of each worker."""
+        """`master` is the address of the master; `enter` has the words before the command of each worker, which has
+        so many `cores`, and a GiB for each."""
         self._folder = folder
         self._hosts = hosts
+        self._cores = str(cores), f"{cores}g"
         self._stack = ExitStack()
         self._enter = [*enter, *[()] * (len(hosts) - len(enter))]
         self._master = self._start(_MASTER, "master", "--port", "0", host=master)
@@ -57,7 +64,8 @@ class Standalone:
         self._stack.close()
 
     def _start_worker(self, number: int, host: str) -> "subprocess.Popen[bytes]":
-        words = ["--cores", "1", "--memory", "1g", "--work-dir", str(self._folder / f"work-{number}"), self.url]
+        cores, memory = self._cores
+        words = ["--cores", cores, "--memory", memory, "--work-dir", str(self._folder / f"work-{number}"), self.url]
         return self._start(_WORKER, f"worker-{number}", *words, host=host, enter=self._enter[number])
 
     def _start(
@@ -84,10 +92,14 @@ def _kill_all(pid: int) -> None:
 
 @contextmanager
 def standalone(
-    folder: Path, hosts: Sequence[str], master: str = "127.0.0.1", enter: Sequence[Sequence[str]] = ()
+    folder: Path,
+    hosts: Sequence[str],
+    master: str = "127.0.0.1",
+    enter: Sequence[Sequence[str]] = (),
+    cores: int = 1,
 ) -> Iterator[Standalone]:
     """A cluster with a worker on each host, an address of this machine, that is ready; killed at the end."""
-    cluster = Standalone(folder, hosts, master, enter)
+    cluster = Standalone(folder, hosts, master, enter, cores)
     try:
         yield cluster
     finally:

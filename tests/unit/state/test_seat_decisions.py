@@ -6,7 +6,7 @@ that agent a3 starts the next process of rank 1. For each reason `make test` has
 * lost: `faults/test_healing_fits`; smaller, vacant: `faults/test_smaller_rings`, for a pause `faults/test_training`;
 * beside servers: `training/test_ps_gangs`; hung: `faults/test_training`; drained: `faults/test_draining`;
 * standby: `faults/test_standbys`; preempted: `process/test_several_calls`; adopted: `faults/test_ring_takeover`;
-* crowded: none of its own, because the member moves as a drained one does.
+* crowded: `hosts/test_spread` in `make test-all`, because the member moves as a drained one does.
 """
 
 import re
