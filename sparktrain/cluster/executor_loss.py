@@ -14,6 +14,7 @@ _BY_SIGNAL = (
     f"and YARN does not report by whom; if the kernel's log of the host has 'Out of memory', {_OVERHEAD}, or lower the "
     "batch size"
 )
+_BY_SIGNAL_IN_POD = "and Kubernetes does not report by whom: `kubectl get events` may, and so may the log of the node"
 _WAITS = "a gang waits for a container elsewhere, and with min_workers continues smaller"
 _CAUSES = (
     (
@@ -34,6 +35,34 @@ _CAUSES = (
         Loss.MEMORY,
         rf"YARN ended its container, which used \g<used> of the \g<most> of \g<kind> memory that it may; {_OVERHEAD}, "
         "or lower the batch size",
+    ),
+    (
+        r"was deleted by a user or the framework|was not found in the cluster at the polling time",
+        Loss.KILLED,
+        "its pod was deleted, by a person, a drain of its node or a pod of higher priority: `kubectl get events` shows "
+        "by which for an hour; a gang waits for another pod, and with min_workers continues smaller",
+    ),
+    # With another exit code, OOMKilled means that the kernel has ended a process in the pod before, and not the pod.
+    (
+        r"exited with exit code 137\((?s:.*)termination reason: OOMKilled",
+        Loss.MEMORY,
+        f"its pod used more memory than it may (OOMKilled); {_OVERHEAD}, or lower the batch size",
+    ),
+    (
+        r"exited with exit code 137\(",
+        Loss.KILLED,
+        f"the first process of its pod was ended by SIGKILL (exit code 137), {_BY_SIGNAL_IN_POD}",
+    ),
+    (
+        r"exited with exit code 143\(",
+        Loss.KILLED,
+        f"the first process of its pod was ended by SIGTERM (exit code 143), {_BY_SIGNAL_IN_POD}",
+    ),
+    (
+        r"The executor with id \d+ exited with exit code (?P<code>-?\d+)",
+        Loss.OTHER,
+        r"the first process of its pod ended by itself, with exit code \g<code>: the end of its log shows why "
+        "(`kubectl logs`, where spark.kubernetes.executor.deleteOnTermination is false)",
     ),
     # Before the pattern of lost nodes: YARN has the same message for both, and `decommissioned` adds the word to it.
     (r"decommission", Loss.DECOMMISSIONED, f"its node was taken out of service; {_WAITS}"),

@@ -84,6 +84,11 @@ class Facts(Struct, frozen=True):
         return _LOCAL.fullmatch(self.master) is not None
 
     @property
+    def on_kubernetes(self) -> bool:
+        """Whether executors are pods."""
+        return self.master.startswith("k8s://")
+
+    @property
     def on_one_machine(self) -> bool:
         """Whether this process, Spark's driver and all executors are on one machine by the kind of the master."""
         return not self.connect and (self.local or _LOCAL_CLUSTER.fullmatch(self.master) is not None)

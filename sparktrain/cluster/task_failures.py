@@ -94,9 +94,9 @@ def _message(task: Any) -> str:
 
 
 def loss_reasons(session: "SparkSession", facts: Facts) -> TaskFailures | None:
-    """Why agents were lost, as Spark and YARN report it; None where neither reports anything."""
-    failures = task_failures(session) if facts.master == YARN else None
-    return _with_nodes(failures) if failures is not None else None
+    """Why agents were lost, as Spark and its cluster manager report it; None where neither reports anything."""
+    failures = task_failures(session) if facts.master == YARN or facts.on_kubernetes else None
+    return _with_nodes(failures) if failures is not None and facts.master == YARN else failures
 
 
 def _with_nodes(failures: TaskFailures) -> TaskFailures:

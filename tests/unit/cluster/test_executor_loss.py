@@ -22,6 +22,22 @@ from tests.unit.driver.drivers import QuickClock, World, prepared
 
 CONTAINER = "container_1795280325843_0001_01_000002 on host: node-3"
 LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason:"
+POD = """ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason:\x20
+The executor with id 2 exited with exit code {code}.
+
+
+
+The API gave the following container statuses:
+
+
+\t container name: spark-kubernetes-executor
+\t container image: localhost/sparktrain:1
+\t container state: terminated
+\t container started at: 2026-11-30T05:46:29Z
+\t container finished at: 2026-11-30T05:48:40Z
+\t exit code: {number}
+\t termination reason: {reason}
+      """
 BAD = f"{LOST} Container from a bad node: {CONTAINER}."
 MESSAGES = [
     (
@@ -101,6 +117,32 @@ MESSAGES = [
         Loss.OTHER,
         "Spark reports: Worker lost",
     ),
+    (
+        "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: The executor with id 1 was "
+        "deleted by a user or the framework.",
+        Loss.KILLED,
+        "its pod was deleted, by a person, .*",
+    ),
+    (
+        POD.format(code="137(SIGKILL, possible container OOM)", number=137, reason="OOMKilled"),
+        Loss.MEMORY,
+        "its pod used more memory than it may .OOMKilled.; raise spark.executor.memoryOverhead, .*",
+    ),
+    (
+        POD.format(code="137(SIGKILL, possible container OOM)", number=137, reason="Error"),
+        Loss.KILLED,
+        "by SIGKILL .exit code 137., and Kubernetes does not report by whom.*",
+    ),
+    (
+        POD.format(code="143(unexpected)", number=143, reason="OOMKilled"),
+        Loss.KILLED,
+        "by SIGTERM .exit code 143., and Kubernetes does not report by whom.*",
+    ),
+    (
+        POD.format(code="3(unexpected)", number=3, reason="Error"),
+        Loss.OTHER,
+        "ended by itself, with exit code 3: .*",
+    ),
     ("", Loss.OTHER, "Spark reports: nothing"),
 ]
 
@@ -111,6 +153,11 @@ def test_a_message_of_spark_is_explained(message: str, loss: Loss, expected: str
     assert found is loss
     assert re.search(f"{expected}$", line), line
     assert "\n" not in line
+
+
+@pytest.mark.parametrize(("message", "loss", "expected"), [row for row in MESSAGES if "executor with id" in row[0]])
+def test_the_loss_of_a_pod_has_no_words_of_yarn(message: str, loss: Loss, expected: str) -> None:
+    assert not re.search("YARN|spark.yarn|application master", explain_failure(message)[1])
 
 
 def test_every_loss_has_a_message() -> None:
