@@ -11,6 +11,7 @@ import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from sparktrain.cluster.spark_facts import YARN
 from sparktrain.cluster.spark_session import jvm_here
 
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -51,7 +52,8 @@ def spark_session(
     if connect:
         os.environ["JDK_JAVA_OPTIONS"] = jvm_here()  # its server is given none of the settings
     builder = builder.remote(master) if connect else builder.master(master)
-    if not connect:
+    # On YARN spark-submit sends the files that the settings name: it must have all of them.
+    if not connect and master != YARN:
         _start_jvm(settings)
     for key, value in settings.items() if not connect else ():
         builder = builder.config(key, value)
