@@ -118,7 +118,7 @@ def explain_failure(message: str) -> tuple[Loss, str]:
     for pattern, loss, explanation in _CAUSES:
         if match := re.search(pattern, message):
             return loss, match.expand(explanation)
-    reason = _EXECUTOR_LOST.sub("", message.strip())
+    reason = _EXECUTOR_LOST.sub("", message.strip()).strip()
     return Loss.OTHER, f"Spark reports: {reason.partition(chr(10))[0] or 'nothing'}"
 
 

@@ -197,4 +197,7 @@ def first_line(error: BaseException) -> str:
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     named = [line for line in lines if line and not line.startswith(_CALLED)]
     causes = [line for line in named if line.startswith(("ModuleNotFoundError", "ImportError"))]
+    # On Kubernetes the reason of a lost executor starts in the next line.
+    if not causes and named[1:] and named[0].endswith("Reason:"):
+        return " ".join(named[:2])
     return (causes or named or [type(error).__name__])[0]

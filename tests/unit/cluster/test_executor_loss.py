@@ -118,6 +118,11 @@ MESSAGES = [
         "Spark reports: Worker lost",
     ),
     (
+        f"{LOST} \nThe executor with id 1 is gone.\n\n",
+        Loss.OTHER,
+        "Spark reports: The executor with id 1 is gone.",
+    ),
+    (
         "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: The executor with id 1 was "
         "deleted by a user or the framework.",
         Loss.KILLED,
