@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.cluster import kubernetes_client
 from sparktrain.cluster.spark_facts import YARN, Facts, executors_for
 from sparktrain.cluster.spark_settings import harms
 
@@ -107,13 +108,21 @@ def _with_nodes(failures: TaskFailures) -> TaskFailures:
     return lambda stages: {task: nodes(message) for task, message in failures(stages).items()}
 
 
-def start_outlook(facts: Facts, agents: int) -> Callable[[], str]:
+def start_outlook(session: "SparkSession", facts: Facts, agents: int) -> Callable[[], str]:
     """A function that explains why this many agents do not start. It blocks, and returns "" where the cluster reports
     nothing."""
     exclusion = "; ".join(finding.message for finding in harms(facts.conf) if finding.check == "exclusion")
+    outlook = _outlook(session, facts, agents)
+    return lambda: "; ".join(filter(None, (outlook(), exclusion)))
+
+
+def _outlook(session: "SparkSession", facts: Facts, agents: int) -> Callable[[], str]:
+    """What the cluster manager reports."""
+    context = getattr(session, "_sc", None)
+    if facts.on_kubernetes and context is not None:
+        return kubernetes_client.PodOutlook(context)
     if facts.master != YARN:
-        return lambda: exclusion
+        return str
     from sparktrain.cluster import yarn_client  # as above
 
-    outlook = yarn_client.Outlook(facts.conf, executors_for(facts, agents))
-    return lambda: "; ".join(filter(None, (outlook(), exclusion)))
+    return yarn_client.Outlook(facts.conf, executors_for(facts, agents))

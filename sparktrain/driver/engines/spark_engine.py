@@ -135,7 +135,7 @@ class SparkEngine(Engine):
 
     def outlook(self, agents: int) -> Callable[[], str]:
         """See base class."""
-        return task_failures.start_outlook(self._facts, agents)
+        return task_failures.start_outlook(self._session, self._facts, agents)
 
     def batch(
         self, ticket: AgentTicket, slots: range, held: Sequence[int], on_end: OnBatchEnd, *, without_gpus: bool

@@ -1,6 +1,6 @@
 """Settings of Spark that harm agents are refused or named, by their keys."""
 
-from unittest.mock import Mock
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
@@ -58,10 +58,10 @@ def test_settings_that_cost_agents_are_named(key: str, value: str) -> None:
 
 
 def test_what_does_not_start_may_be_excluded() -> None:
-    assert (
-        "spark.excludeOnFailure.enabled=true" in start_outlook(facts(**{"spark.excludeOnFailure.enabled": "true"}), 2)()
-    )
-    assert start_outlook(facts(), 2)() == ""
+    session = MagicMock()
+    excluding = facts(**{"spark.excludeOnFailure.enabled": "true"})
+    assert "spark.excludeOnFailure.enabled=true" in start_outlook(session, excluding, 2)()
+    assert start_outlook(session, facts(), 2)() == ""
 
 
 REAPER = {"spark.task.reaper.enabled": "true"}
