@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from sparktrain.cluster.kubernetes_client import Outlook
+from sparktrain.cluster.kubernetes_client import PodOutlook
 from sparktrain.cluster.kubernetes_pods import waiting
 
 PODS = json.loads((Path(__file__).parent / "kubernetes_answers" / "waiting.json").read_text())
@@ -57,4 +57,4 @@ def test_a_pod_that_runs_or_is_deleted_waits_for_nothing() -> None:
 def test_what_the_client_raises_ends_no_run() -> None:
     context = MagicMock()
     context._jsc.sc.side_effect = RuntimeError("the session is stopped")
-    assert Outlook(context)() == ""
+    assert PodOutlook(context)() == ""
