@@ -29,4 +29,3 @@ from tests.support.kubernetes.submit import Mode as Mode
 from tests.support.kubernetes.submit import Submission as Submission
 from tests.support.kubernetes.submit import fast_conf as fast_conf
 from tests.support.kubernetes.submit import submission as submission
-from tests.support.kubernetes.submit import submit as submit

@@ -183,17 +183,3 @@ def submission(
         yield submitted
     finally:
         submitted.close()
-
-
-def submit(
-    cluster: Kubernetes,
-    program: Path,
-    *arguments: str,
-    mode: Mode = "client",
-    conf: Mapping[str, str] | None = None,
-    timeout_s: float = 240.0,
-) -> Submission:
-    """Run a program to its end, which takes 20 to 75 s. Raises DaemonError when it has not ended after `timeout_s`."""
-    with submission(cluster, program, *arguments, mode=mode, conf=conf) as submitted:
-        submitted.wait(timeout_s)
-        return submitted

@@ -355,7 +355,7 @@ class SurvivingFit(ElasticTraining):
         the lost rank do beside.
         """
         step = arrival.sender.steps
-        if call is None or self._healing.called != step - 1:
+        if self._healing.called != step - 1:
             return
         model = self._model
         variables = [*model.variables, *model.optimizer.variables]
