@@ -35,6 +35,7 @@ from sparktrain.state.records import TrialConcluded
 from sparktrain.training import judgement
 from tests.support import sklearn_driver
 from tests.support.mortal import Mortal
+from tests.support.processes import wait_until
 
 IRIS: Any = load_iris(return_X_y=True)
 
@@ -319,15 +320,23 @@ def test_trials_map_the_rows_from_one_file_and_racing_skips_folds(search: Any, t
 
 
 class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
-    """A tree that takes 40 ms of a core; its members wait until a rule has judged it, however busy the machine is."""
+    """A tree that takes 40 ms of a core; its members wait until a rule has judged it, however busy the machine is.
 
-    def __init__(self, max_depth: int = 1, driver: int = 0) -> None:
+    Those of depth 1 wait until both trees of depth 3 have all their rows: the rule stops no candidate that is the first.
+    """
+
+    def __init__(self, max_depth: int = 1, driver: int = 0, folder: str = "") -> None:
         self.max_depth = max_depth
         self.driver = driver
+        self.folder = folder
 
     def fit(self, X: Any, y: Any) -> "Growing":
         if os.getpid() != self.driver:
             judgement.SHARE, judgement.MOST_S = 1000.0, 30.0
+            if self.max_depth == 1:
+                wait_until(lambda: len(list(Path(self.folder).glob("complete-*"))) == 2, 60, "the trees of depth 3")
+            elif len(X) == 75:
+                Path(self.folder, f"complete-{os.getpid()}").touch()
         until = time.process_time() + 0.04
         while time.process_time() < until:
             self.tree_ = DecisionTreeClassifier(max_depth=self.max_depth, random_state=0).fit(X, y)
@@ -339,11 +348,12 @@ class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-le
         return self.tree_.predict(X)
 
 
-def test_a_rule_ends_candidates_by_fits_to_some_rows_and_the_last_fits_have_all(search: Any) -> None:
+def test_a_rule_ends_candidates_by_fits_to_some_rows_and_the_last_fits_have_all(search: Any, tmp_path: Path) -> None:
     X, y = IRIS
     space = {"max_depth": [3, 1, 1, 1, 1, 1]}
-    ours = search(Growing(driver=os.getpid()), space, X, y, cv=2, stopper=st.ASHA(eta=3), resource="n_samples")
-    theirs = GridSearchCV(Growing(driver=os.getpid()), space, cv=2).fit(X, y)
+    estimator = Growing(driver=os.getpid(), folder=str(tmp_path))
+    ours = search(estimator, space, X, y, cv=2, stopper=st.ASHA(eta=3), resource="n_samples")
+    theirs = GridSearchCV(estimator, space, cv=2).fit(X, y)
     reached = ours.cv_results_["n_resources"]
     complete = np.isfinite(ours.cv_results_["mean_test_score"])
     assert reached[complete].tolist() == [75] * np.count_nonzero(complete)
