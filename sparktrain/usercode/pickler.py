@@ -66,7 +66,7 @@ class ScriptPickler(sent_script.CodePickler):
         self._by_value: dict[int, Any] = {}
         """Functions and classes that were pickled by value."""
         self.named: set[str | None] = set()
-        """Modules of objects that reduce themselves to their names."""
+        """Modules that the pickle needs: those of objects that go by their names, and those that go as modules."""
 
     def dump_function(
         self, function: Any, registered: Callable[["ScriptPickler"], dict[str, Any]], settings: dict[str, Any]
@@ -100,10 +100,10 @@ class ScriptPickler(sent_script.CodePickler):
             return sent_script.library_object, tuple(homes)
         if kind is CellType:
             return self._reduced_cell(value)
+        if isinstance(value, ModuleType):  # also of a class of its own, as `torch.backends.cudnn`
+            return self._reduced_module(value)
         if kind in self.dispatch_table:
             return NotImplemented
-        if isinstance(value, ModuleType):  # of a class of its own, as `torch.backends.cudnn`
-            return internals._module_reduce(value)
         if (special := _SPECIAL.get(kind)) is not None and (reduced := special(value)) is not None:
             if kind is CACHED:
                 self._by_value[id(value)] = value
@@ -117,6 +117,12 @@ class ScriptPickler(sent_script.CodePickler):
             check_known(value, reduced)
         return reduced
 
+    def _reduced_module(self, module: ModuleType) -> Any:
+        reduced = internals._module_reduce(module)
+        if reduced[0] is internals.subimport:
+            self.named.add(module.__name__)
+        return reduced
+
     def _reduced_code(self, value: Any) -> Any:
         """A function or class."""
         reduced = super().reducer_override(value)
@@ -125,6 +131,7 @@ class ScriptPickler(sent_script.CodePickler):
             by_value = self._dynamic_function_reduce if type(value) is FunctionType else internals._dynamic_class_reduce
             reduced = by_value(value)
         if reduced is NotImplemented:
+            self.named.add(_module_of(value))
             return reduced
         self._by_value[id(value)] = value
         if reduced[0] is internals._make_skeleton_class:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -171,7 +172,7 @@ def _dynamic(target: Target, sources: Sources, values: Collection[str]) -> list[
 def _pickle(
     function: Callable[..., Any], limit: int, settings: Mapping[str, dict[str, Any]]
 ) -> tuple[bytes, set[str | None]]:
-    """The bytes, and the modules of objects in them that reduce themselves to their names."""
+    """The bytes, and the modules that they need."""
     for capture in captures_of(function):
         if belongs_to_driver(capture.value):
             raise _cannot_be_sent(function, capture, "is Spark's")
@@ -279,9 +280,8 @@ def _local_modules(
     loaded = tuple(sys.modules)
     local = set(sources.local_names(loaded))
     # A pickle names the classes of values by their modules, which the function need not import itself.
-    possible = (name for name in loaded if name.partition(".")[0] in local and _name_in_pickle(name) in data)
-    # A module that goes by value is there as a text alone, unless objects of it go by their names.
-    referred = {name for name in possible if name in named or not goes_by_value(name)}
+    possible = (name for name in loaded if name.partition(".")[0] in local)
+    referred = {name for name in possible if name in named or (not goes_by_value(name) and _names_in(data, name))}
     modules = imports_of_function(function).modules
     imported = modules | sources.imports_of_modules(modules).modules
     return sources.places_of(imported | referred | sources.imports_of_modules(referred).modules)
@@ -292,10 +292,15 @@ def _with_imported(names: set[str], sources: Sources) -> list[Path]:
     return sources.places_of(names | sources.imports_of_modules(names).modules)
 
 
-def _name_in_pickle(name: str) -> bytes:
-    """Opcode SHORT_BINUNICODE, length and text; searched as bytes because a pickle may have millions of opcodes."""
-    text = name.encode()
-    return b"\x8c" + bytes([min(len(text), 255)]) + text
+def _names_in(data: bytes, module: str) -> bool:
+    """Whether a pickle within `data`, such as an object that pickles its parts itself, has an object of `module` by its
+    name. A module's name alone may be any text: what has a key `train` needs no `train.py` that happens to be loaded.
+    """
+    text = module.encode()
+    # Opcodes SHORT_BINUNICODE, twice, and STACK_GLOBAL, with those that memoize; searched as bytes because a pickle may
+    # have millions of opcodes.
+    start = b"\x8c" + bytes([min(len(text), 255)]) + text
+    return start in data and re.search(re.escape(start) + rb"\x94?\x8c(?s:.)[^\0-\x1f]+?\x94?\x93", data) is not None
 
 
 def holds_environment(data: bytes) -> bool:

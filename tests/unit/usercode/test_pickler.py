@@ -265,6 +265,30 @@ def test_a_module_that_goes_by_value_is_sent_only_for_what_goes_by_its_name(
         assert pickle.loads(code.function)() == returned
 
 
+USES = {
+    "a text": ("held", False),
+    "a class": ("module.Row", True),
+    "an object": ("module.Row()", True),
+    "a module": ("module", True),
+    "an object within a pickle": ("pickle.dumps([module.Row()])", True),
+    "a text within a pickle": ("pickle.dumps([held, held, 'Row'])", False),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_loaded_module_is_sent_where_something_goes_by_its_name_and_not_for_an_equal_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    expression, is_needed = USES[use]
+    name = f"pickler_rows_{len(use)}"  # another module for each case: an import stays
+    (tmp_path / f"{name}.py").write_text("class Row: pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module(name)
+    held = eval(expression, {"held": name, "module": module, "pickle": pickle})
+    archive = pack(cell("def train(): return held", held=held)).archive
+    assert (f"{name}.py".encode() in archive) is is_needed
+
+
 def test_what_only_the_script_can_name_is_refused() -> None:
     class ByName:
         def __reduce__(self) -> str:
