@@ -322,7 +322,7 @@ def test_trials_map_the_rows_from_one_file_and_racing_skips_folds(search: Any, t
 class Growing(ClassifierMixin, BaseEstimator):  # type: ignore[misc] # scikit-learn has no types
     """A tree that takes 40 ms of a core; its members wait until a rule has judged it, however busy the machine is.
 
-    Those of depth 1 wait until both trees of depth 3 have all their rows: the rule stops no candidate that is the first.
+    Those of depth 1 wait until both trees of depth 3 have all their rows, because the rule never stops the first.
     """
 
     def __init__(self, max_depth: int = 1, driver: int = 0, folder: str = "") -> None:
