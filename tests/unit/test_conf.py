@@ -57,6 +57,11 @@ def test_the_templates_of_pods_name_the_containers_of_spark_and_give_no_rights(r
     assert uncommented(path, re.compile(r"  (?!containers|volumes)[a-zA-Z]+:|  - name: shared-memory")) == []
 
 
+def test_the_grace_period_of_executors_is_where_spark_reads_it() -> None:
+    assert properties("k8s.conf")["spark.kubernetes.executor.terminationGracePeriodSeconds"] == "120s"
+    assert "terminationGracePeriodSeconds" not in (CONF / "kubernetes" / "executor.yaml").read_text()
+
+
 @pytest.mark.parametrize("name", YAML_FILES)
 def test_every_key_of_a_parameter_file_is_explained(name: str) -> None:
     assert uncommented(CONF / name, TOP_LEVEL) == []

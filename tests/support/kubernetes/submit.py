@@ -53,6 +53,8 @@ def fast_conf(cluster: Kubernetes, mode: Mode = "client") -> dict[str, str]:
             f"spark.kubernetes.{role}.podTemplateFile": os.fspath(_template(cluster, role))
             for role in ("driver", "executor")
         },
+        # Spark replaces that of the template.
+        "spark.kubernetes.executor.terminationGracePeriodSeconds": "120s",
         "spark.executor.instances": "2",
         "spark.executor.cores": "1",
         "spark.executor.memory": "512m",
