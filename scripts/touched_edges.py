@@ -125,7 +125,7 @@ EDGES: tuple[tuple[Iterable[str], Iterable[str]], ...] = (
     ),
     # Where it runs.
     (_package("store/hadoop/*"), _tests("hadoop/store* hadoop/data_files hadoop/checkpoints hadoop/runs")),
-    (_package("cluster/yarn*", "driver/yarn_jobs/*"), _tests("hadoop/yarn* hadoop/submit hadoop/pack")),
+    (_package("cluster/yarn*", "driver/submitted_jobs/*"), _tests("hadoop/yarn* hadoop/submit hadoop/pack")),
     (_package("cluster/*tokens.py", "cluster/token*", "cluster/kerberos*"), _tests("hadoop/kerberos")),
     (
         _package("cluster/dataframes/*", "driver/data/*", "datasets/*"),

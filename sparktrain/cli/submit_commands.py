@@ -16,8 +16,8 @@ from sparktrain.config.option_rules import words as names
 from sparktrain.config.panels import OUTPUT, PACK, SIZE, SPARK, WHERE
 
 if TYPE_CHECKING:
-    from sparktrain.driver.yarn_jobs.command import Job
-    from sparktrain.driver.yarn_jobs.job import JobRequest
+    from sparktrain.driver.submitted_jobs.command import Job
+    from sparktrain.driver.submitted_jobs.job import JobRequest
     from sparktrain.runs.view import RunView
 
 PACK_EXAMPLES = """\
@@ -131,7 +131,7 @@ def submit(
     executor_python = Environment(environment, tuple(packages or ()), packs)
 
     def work(out: Output) -> int:
-        from sparktrain.driver.yarn_jobs.job import JobRequest
+        from sparktrain.driver.submitted_jobs.job import JobRequest
 
         request = JobRequest(
             kind=kind,
@@ -156,8 +156,8 @@ def perform_pack(out: Output, environment: Environment, quiet: bool) -> int:
 def perform_prune(environment: Environment) -> int:
     """List old packs and delete them. Blocks on disk and store, and until the question is answered."""
     from sparktrain.base import formatting
-    from sparktrain.driver.yarn_jobs.env_pack import pack
-    from sparktrain.driver.yarn_jobs.env_pack.pack import plan, store_of
+    from sparktrain.driver.submitted_jobs.env_pack import pack
+    from sparktrain.driver.submitted_jobs.env_pack.pack import plan, store_of
 
     store = store_of(environment.folder)
     packs = pack.old_packs(store, plan(environment.packages).archive)
@@ -191,8 +191,8 @@ def perform_submit(
     `arguments` are those of the command of that kind, parsed from the words.
     """
     from sparktrain.cluster import yarn_client
-    from sparktrain.driver.yarn_jobs.command import line_of, settings_of
-    from sparktrain.driver.yarn_jobs.job import job_of
+    from sparktrain.driver.submitted_jobs.command import line_of, settings_of
+    from sparktrain.driver.submitted_jobs.job import job_of
 
     job, directory = job_of(request, arguments)
     if not dry_run:
@@ -219,8 +219,8 @@ def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
 
 
 def _run(out: Output, job: "Job", directory: str, notify: Callable[[str], None]) -> int:
-    from sparktrain.driver.yarn_jobs.command import Mode, line_of
-    from sparktrain.driver.yarn_jobs.follow import RunLookout, follow, run_here, spark_submit
+    from sparktrain.driver.submitted_jobs.command import Mode, line_of
+    from sparktrain.driver.submitted_jobs.follow import RunLookout, follow, run_here, spark_submit
     from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 
     line = line_of(job, spark_submit(common.spark_home()))
@@ -261,7 +261,7 @@ def _show(out: Output, run: "RunView") -> None:
 def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
     """The URL of the pack; with `upload`, the pack is there."""
     from sparktrain.display.live import shown_bytes
-    from sparktrain.driver.yarn_jobs.env_pack.pack import pack, plan, store_of
+    from sparktrain.driver.submitted_jobs.env_pack.pack import pack, plan, store_of
 
     if environment.pack != "auto":
         return environment.pack

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack.pack import pack
+from sparktrain.driver.submitted_jobs.env_pack.pack import pack
 from sparktrain.store.url import open_store
 from tests.hadoop.commands import SMALL, SMALL_PACKS, TRAINING, TRAINING_PACKS
 from tests.support.by_value import by_value as by_value

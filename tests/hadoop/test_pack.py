@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack.pack import pack
+from sparktrain.driver.submitted_jobs.env_pack.pack import pack
 from sparktrain.store.url import open_store
 from tests.hadoop.commands import SMALL
 

@@ -14,7 +14,7 @@ from tests.support.hadoop import Yarn
 RESUMED = pytest.mark.all(
     case="a run from a pack that loses its driver for good is reported, and another application resumes it; from a "
     "pack with TensorFlow too",
-    covered_by="a driver from a pack that refuses its call; `unit/driver/yarn_jobs/test_verdict`; "
+    covered_by="a driver from a pack that refuses its call; `unit/driver/submitted_jobs/test_verdict`; "
     "`faults/test_driver_death`: another driver resumes",
 )
 WITHOUT_A_PACK = pytest.mark.all(

@@ -82,7 +82,7 @@ def test_rings_train_where_the_label_is_and_checkpoint_to_hdfs(packed_yarn: Yarn
 @pytest.mark.all(
     case="a failed sweep in cluster mode, with dynamic allocation",
     covered_by="`hadoop/test_submit`: a call that the driver refuses, in cluster mode; "
-    "`unit/driver/yarn_jobs/test_verdict`; `hadoop/test_yarn_roles`: dynamic allocation",
+    "`unit/driver/submitted_jobs/test_verdict`; `hadoop/test_yarn_roles`: dynamic allocation",
 )
 def test_a_failed_sweep_is_a_failed_application_in_cluster_mode_with_dynamic_allocation(
     yarn_cluster: Yarn, marks: Path

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.follow import RunLookout
+from sparktrain.driver.submitted_jobs.follow import RunLookout
 from sparktrain.runs.view import TrialView
 from tests.hadoop.commands import command, kill_driver
 from tests.hadoop.held import GONE_S, Held

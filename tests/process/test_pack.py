@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack import pack
-from sparktrain.driver.yarn_jobs.env_pack.contents import Contents, bytecode
+from sparktrain.driver.submitted_jobs.env_pack import pack
+from sparktrain.driver.submitted_jobs.env_pack.contents import Contents, bytecode
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.cluster.yarn_application import Application, brief
 from sparktrain.cluster.yarn_client import ResourceManager, driver_output
 from sparktrain.driver.clustered.application_packet import StoredApplication, newest_application
-from sparktrain.driver.yarn_jobs.follow import SUBMIT_TIMEOUT_S
+from sparktrain.driver.submitted_jobs.follow import SUBMIT_TIMEOUT_S
 from sparktrain.errors import AgentsLostError, SparktrainError
 from sparktrain.rundir.coordinator_folder import CallEnd, CoordinatorFolder
 from sparktrain.runs.locate import RunLocation

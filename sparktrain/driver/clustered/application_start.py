@@ -27,7 +27,7 @@ from sparktrain.driver.clustered.application_packet import (
 from sparktrain.driver.clustered.application_settings import ATTEMPTS_KEY, python_of_driver, settings_of_application
 from sparktrain.driver.clustered.cluster_launch import pickled_callbacks, store_for_cluster
 from sparktrain.driver.prepare.checked_call import CheckedCall
-from sparktrain.driver.yarn_jobs.follow import spark_submit
+from sparktrain.driver.submitted_jobs.follow import spark_submit
 from sparktrain.results.sweep_result import SweepResult
 from sparktrain.runs.locate import RunLocation
 

@@ -29,7 +29,7 @@ from sparktrain.driver.data.data_plan import DataPlan
 from sparktrain.driver.data.run_data import check_sessions
 from sparktrain.driver.engines.engine import Engine, JobEnd, OnBatchEnd
 from sparktrain.driver.spark_job import AgentJob, ScoutJob, refused_s, without_gpus
-from sparktrain.driver.yarn_jobs.command import MODE_KEY
+from sparktrain.driver.submitted_jobs.command import MODE_KEY
 from sparktrain.errors import JoinTimeoutError, SessionError
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket

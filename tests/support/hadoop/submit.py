@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import FAST_JVM, jvm_here
-from sparktrain.driver.yarn_jobs.command import ENVIRONMENT, PYTHON
+from sparktrain.driver.submitted_jobs.command import ENVIRONMENT, PYTHON
 from tests.support.daemons import DaemonError
 from tests.support.hadoop.ports import HOST
 from tests.support.hadoop.yarn import Yarn

@@ -14,9 +14,9 @@ import pytest
 
 from sparktrain import cli
 from sparktrain.cli import submit_commands as commands
-from sparktrain.driver.yarn_jobs import follow
-from sparktrain.driver.yarn_jobs.env_pack import pack
-from sparktrain.driver.yarn_jobs.env_pack.contents import Contents, contents, data_entry
+from sparktrain.driver.submitted_jobs import follow
+from sparktrain.driver.submitted_jobs.env_pack import pack
+from sparktrain.driver.submitted_jobs.env_pack.contents import Contents, contents, data_entry
 from tests.support.processes import wait_until
 from tests.unit.cli.submissions import ID, SWEEP, Yarn, behave, in_cluster, yarn_at
 from tests.unit.driver.stored import ScriptedRun

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack import pack_archive
-from sparktrain.driver.yarn_jobs.env_pack.contents import (
+from sparktrain.driver.submitted_jobs.env_pack import pack_archive
+from sparktrain.driver.submitted_jobs.env_pack.contents import (
     Contents,
     PackEntry,
     bytecode,

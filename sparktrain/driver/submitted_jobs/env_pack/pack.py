@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from sparktrain.base import formatting
 from sparktrain.config.store_address import StoreAddress
-from sparktrain.driver.yarn_jobs.env_pack import interpreter, pack_archive
-from sparktrain.driver.yarn_jobs.env_pack.contents import (
+from sparktrain.driver.submitted_jobs.env_pack import interpreter, pack_archive
+from sparktrain.driver.submitted_jobs.env_pack.contents import (
     Contents,
     PackEntry,
     contents,
@@ -19,7 +19,7 @@ from sparktrain.driver.yarn_jobs.env_pack.contents import (
     is_editable,
     tree,
 )
-from sparktrain.driver.yarn_jobs.env_pack.packages import chosen, installed
+from sparktrain.driver.submitted_jobs.env_pack.packages import chosen, installed
 from sparktrain.store.base import Store
 from sparktrain.store.hadoop.hadoop_conf import user
 from sparktrain.store.url import open_store

@@ -19,7 +19,7 @@ from sparktrain.base.process_tree import die_with_parent
 from sparktrain.cluster.yarn_application import Application
 from sparktrain.cluster.yarn_client import ResourceManager, driver_output
 from sparktrain.display.watch import Changes
-from sparktrain.driver.yarn_jobs.verdict import Verdict, verdict_of
+from sparktrain.driver.submitted_jobs.verdict import Verdict, verdict_of
 from sparktrain.errors import InfraError, RunDirectoryError, SpecError, StoreError
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
 from sparktrain.runs.view import RunState, RunView

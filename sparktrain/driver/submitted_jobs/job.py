@@ -13,11 +13,11 @@ from msgspec import Struct
 from sparktrain.base.clock import SystemClock
 from sparktrain.config.param_files.load import GangFile, ParamsFile, load_gang, load_params
 from sparktrain.config.store_address import DEFAULT_DIR
-from sparktrain.driver.yarn_jobs.command import (
+from sparktrain.driver.submitted_jobs.command import (
     MODE_KEY,
     Job,
     Mode,
-    YarnPlacement,
+    Placement,
     check_open,
     check_shared,
     file_of_target,
@@ -45,7 +45,7 @@ class JobRequest(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     """The arguments of the job itself."""
     place: Mapping[str, Any]
-    """The fields of `YarnPlacement`; None for those that were not given."""
+    """The fields of `Placement`; None for those that were not given."""
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     files: Sequence[str] = ()
@@ -59,7 +59,7 @@ def job_of(request: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]
     """
     properties = _properties(request.properties_file)
     mode = request.place["mode"] or {**properties, **request.conf}.get(MODE_KEY) or "client"
-    place = YarnPlacement(**{**request.place, "mode": _mode(mode)})
+    place = Placement(**{**request.place, "mode": _mode(mode)})
     check_open(request.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {request.kind}")
     words, directory = _named(request, arguments, place.mode)

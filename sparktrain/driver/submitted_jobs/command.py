@@ -33,7 +33,7 @@ class Mode(StrEnum):
     CLUSTER = "cluster"  # in a YARN container
 
 
-class YarnPlacement(Struct, frozen=True, kw_only=True):
+class Placement(Struct, frozen=True, kw_only=True):
     """Where an application runs on YARN; None leaves a value to Spark's own configuration."""
 
     mode: Mode = Mode.CLIENT
@@ -53,7 +53,7 @@ class Job(Struct, frozen=True, kw_only=True):
     """A file of `jobs/`."""
     words: tuple[str, ...]
     """The arguments of the program."""
-    place: YarnPlacement = YarnPlacement()
+    place: Placement = Placement()
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     properties: Mapping[str, str] = {}

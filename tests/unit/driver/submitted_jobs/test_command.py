@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.command import (
+from sparktrain.driver.submitted_jobs.command import (
     Job,
     Mode,
-    YarnPlacement,
+    Placement,
     check_open,
     check_shared,
     file_of_target,
@@ -16,7 +16,7 @@ from sparktrain.driver.yarn_jobs.command import (
     settings_of,
     shipped,
 )
-from sparktrain.driver.yarn_jobs.job import PROGRAMS, JobRequest, job_of, program
+from sparktrain.driver.submitted_jobs.job import PROGRAMS, JobRequest, job_of, program
 from sparktrain.errors import SpecError
 
 PACK = "hdfs://nn/packs/one.tar.gz"
@@ -43,7 +43,7 @@ def test_the_least_line_has_master_mode_program_and_arguments() -> None:
 
 
 def test_each_wish_has_its_own_option() -> None:
-    place = YarnPlacement(mode=Mode.CLUSTER, queue="ml", label="gpu", executors=4, cores=2, memory="4g")
+    place = Placement(mode=Mode.CLUSTER, queue="ml", label="gpu", executors=4, cores=2, memory="4g")
     job = Job(
         program="p.py",
         words=(),
@@ -73,7 +73,7 @@ def test_a_driver_here_keeps_its_python_and_executors_have_that_of_the_pack() ->
 
 
 def test_a_driver_in_a_container_has_the_python_of_the_pack() -> None:
-    line = line_of(Job(program="p.py", words=(), place=YarnPlacement(mode=Mode.CLUSTER), archive=PACK))
+    line = line_of(Job(program="p.py", words=(), place=Placement(mode=Mode.CLUSTER), archive=PACK))
     assert confs(line) == {
         "spark.pyspark.python": "./environment/bin/python",
         "spark.pyspark.driver.python": "./environment/bin/python",
@@ -117,7 +117,7 @@ def test_what_is_checked_before_is_what_the_line_will_set() -> None:
     job = Job(
         program="p.py",
         words=(),
-        place=YarnPlacement(queue="ml", label="gpu"),
+        place=Placement(queue="ml", label="gpu"),
         conf={"spark.x": "y"},
         properties_file="one.conf",
         properties=properties,

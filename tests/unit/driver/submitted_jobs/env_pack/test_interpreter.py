@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack import interpreter
-from sparktrain.driver.yarn_jobs.env_pack.interpreter import needed_libraries
+from sparktrain.driver.submitted_jobs.env_pack import interpreter
+from sparktrain.driver.submitted_jobs.env_pack.interpreter import needed_libraries
 from sparktrain.errors import SpecError
 
 LDD = """\

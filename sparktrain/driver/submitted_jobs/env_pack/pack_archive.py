@@ -7,7 +7,7 @@ from io import BufferedWriter, BytesIO, RawIOBase
 from pathlib import PurePosixPath
 from typing import Any
 
-from sparktrain.driver.yarn_jobs.env_pack.contents import Contents, PackEntry, bytecode
+from sparktrain.driver.submitted_jobs.env_pack.contents import Contents, PackEntry, bytecode
 from sparktrain.store.base import PIECE_BYTES, NewFile, Store
 
 _TIME = 315532800

@@ -6,7 +6,7 @@ from msgspec import structs
 from sparktrain.base.ids import TrialId
 from sparktrain.cluster.yarn_application import Application, application_of
 from sparktrain.config.sweep_spec import SweepSpec
-from sparktrain.driver.yarn_jobs.verdict import Verdict, verdict_of
+from sparktrain.driver.submitted_jobs.verdict import Verdict, verdict_of
 from sparktrain.runs.sweep_outcome import SweepStatus
 from sparktrain.runs.trial_result import TrialResult
 from sparktrain.runs.view import RunDriver, RunState, RunTimes, RunView, TrialView

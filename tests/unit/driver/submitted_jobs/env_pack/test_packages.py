@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack.packages import Installed, chosen, installed, normal
+from sparktrain.driver.submitted_jobs.env_pack.packages import Installed, chosen, installed, normal
 from sparktrain.errors import SpecError
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from sparktrain.driver.yarn_jobs.env_pack import pack
-from sparktrain.driver.yarn_jobs.env_pack.contents import Contents
+from sparktrain.driver.submitted_jobs.env_pack import pack
+from sparktrain.driver.submitted_jobs.env_pack.contents import Contents
 
 
 def test_the_result_is_one_line() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sparktrain.driver.yarn_jobs.env_pack.contents import PackEntry, data_entry, file_entry, link_entry
+from sparktrain.driver.submitted_jobs.env_pack.contents import PackEntry, data_entry, file_entry, link_entry
 from sparktrain.errors import SpecError
 
 LIBRARIES = "libexec"

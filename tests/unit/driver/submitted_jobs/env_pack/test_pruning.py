@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from sparktrain.driver.yarn_jobs.env_pack.pack import old_packs, remove
+from sparktrain.driver.submitted_jobs.env_pack.pack import old_packs, remove
 from sparktrain.store.localfs import LocalStore
 
 DAY_S = 86400.0
