@@ -1,4 +1,4 @@
-"""The commands that bring a job to YARN: `sparktrain pack`, and `sparktrain submit JOB ARGUMENTS`. Wiring alone."""
+"""The commands that bring a job to a cluster: `sparktrain pack` and `sparktrain submit JOB ARGUMENTS`. Wiring alone."""
 
 import shlex
 import sys
@@ -14,6 +14,7 @@ from sparktrain.cli.common import LOOKING_CODES, TRAINING_CODES, Output
 from sparktrain.cli.flags import Debug, Quiet, option, with_help
 from sparktrain.config.option_rules import words as names
 from sparktrain.config.panels import OUTPUT, PACK, SIZE, SPARK, WHERE
+from sparktrain.errors import SpecError
 
 if TYPE_CHECKING:
     from sparktrain.driver.submitted_jobs.command import Job
@@ -36,6 +37,9 @@ A sweep on four labelled nodes, with a driver in the cluster:
       --metric accuracy --dir hdfs:///runs --name mnist
 Only print the spark-submit line:
   sparktrain submit --dry-run run train.py:train --workers 4 --dir hdfs:///runs
+A gang on Kubernetes, in pods of the image that conf/k8s.conf names:
+  sparktrain submit --properties-file conf/k8s.conf \\
+      run train.py:train --workers 4 --dir s3://bucket/runs
 Resume a run after its driver was lost, with the Python of the nodes:
   sparktrain submit --pack none resume hdfs:///runs/mnist
 """
@@ -52,7 +56,8 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 class Environment:
     """Which Python executors run, not yet checked."""
 
-    pack: str = "auto"
+    pack: str | None = "auto"
+    """None for what the cluster has by default: a pack on YARN, and the image of the pods on Kubernetes."""
     packages: tuple[str, ...] = ()
     folder: str | None = None
 
@@ -97,11 +102,16 @@ def submit(
         list[str] | None, typer.Argument(metavar="ARGUMENTS", help="The arguments of that command.")
     ] = None,
     *,
+    master: Annotated[
+        str | None, option(WHERE, "URL", "yarn, or k8s:// and Kubernetes' address (default: spark.master, else yarn).")
+    ] = None,
     deploy_mode: Annotated[
         str | None, option(WHERE, "client|cluster", "The driver runs here (the default), or in the cluster.")
     ] = None,
     queue: Annotated[str | None, option(WHERE, "NAME", "The YARN queue.")] = None,
-    label: Annotated[str | None, option(WHERE, "NAME", "Executors run on nodes with this label.")] = None,
+    label: Annotated[
+        str | None, option(WHERE, "NAME", "Executors run on nodes with this label; KEY=VALUE on Kubernetes.")
+    ] = None,
     executors: Annotated[int | None, option(SIZE, "N", "Number of executors.")] = None,
     executor_cores: Annotated[int | None, option(SIZE, "N", "Cores of each executor.")] = None,
     executor_memory: Annotated[str | None, option(SIZE, "SIZE", "Memory of each executor, as in 4g.")] = None,
@@ -110,22 +120,23 @@ def submit(
     py_files: Annotated[str | None, option(SPARK, "F1,F2", "Modules and archives that the function imports.")] = None,
     files: Annotated[str | None, option(SPARK, "F1,F2", "More files for the driver, in cluster mode.")] = None,
     environment: Annotated[
-        str, option(PACK, "auto|none|URL", "Pack this Python (the default), use that of the nodes, or this archive.",
-                    "--pack"),
-    ] = "auto",
+        str | None,
+        option(PACK, "auto|none|URL", "Pack this Python (the default), use that of the nodes, or this archive. "
+               "On Kubernetes: none.", "--pack"),
+    ] = None,
     packages: Packages = None,
     packs: Annotated[str | None, option(PACK, "DIR", "Where packs are kept, as of `sparktrain pack --to`.")] = None,
     dry_run: Annotated[bool, option(OUTPUT, "", "Print the line of spark-submit; do nothing.", "--dry-run")] = False,
     quiet: Quiet = False,
     debug: Debug = False,
 ) -> int:  # fmt: skip
-    """Run a job on YARN: build, show and run its spark-submit line, and follow the application to its end.
+    """Run a job on YARN or Kubernetes: build, show and run its spark-submit line, and follow it to its end.
 
     Options of `submit` come before JOB; the rest are arguments of that command.
     """
     place = {
-        "mode": deploy_mode, "queue": queue, "label": label, "executors": executors, "cores": executor_cores,
-        "memory": executor_memory,
+        "master": master, "mode": deploy_mode, "queue": queue, "label": label, "executors": executors,
+        "cores": executor_cores, "memory": executor_memory,
     }  # fmt: skip
     arguments = parsed(kind, words or ())
     executor_python = Environment(environment, tuple(packages or ()), packs)
@@ -195,9 +206,12 @@ def perform_submit(
     from sparktrain.driver.submitted_jobs.job import job_of
 
     job, directory = job_of(request, arguments)
-    if not dry_run:
+    if job.place.in_pods:
+        if environment.pack not in (None, "none"):
+            raise SpecError(f"--pack {environment.pack} is for YARN; the image of pods has their Python: leave it out")
+    elif not dry_run:
         yarn_client.check(settings_of(job))  # before anything is uploaded
-    if environment.pack != "none":
+    if environment.pack != "none" and not job.place.in_pods:
         job = msgspec.structs.replace(job, archive=_packed(environment, quiet, upload=not dry_run))
     shown = shlex.join(line_of(job))
     if dry_run:
@@ -221,6 +235,7 @@ def parsed(kind: str, words: Sequence[str]) -> dict[str, Any]:
 def _run(out: Output, job: "Job", directory: str, notify: Callable[[str], None]) -> int:
     from sparktrain.driver.submitted_jobs.command import Mode, line_of
     from sparktrain.driver.submitted_jobs.follow import RunLookout, follow, run_here, spark_submit
+    from sparktrain.driver.submitted_jobs.reports import PodReports, YarnReports
     from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 
     line = line_of(job, spark_submit(common.spark_home()))
@@ -230,7 +245,8 @@ def _run(out: Output, job: "Job", directory: str, notify: Callable[[str], None])
         if out.as_json and code in CODE_OF_STATUS.values() and (run := RunLookout(directory).look()) is not None:
             _show(out, run)
         return code
-    ended = follow(line, job.tag, RunLookout(directory), notify)
+    reports = PodReports() if job.place.in_pods else YarnReports(job.tag)
+    ended = follow(line, reports, RunLookout(directory), notify)
     if ended.run is not None:
         _show(out, ended.run)
     if ended.verdict.message:
@@ -263,7 +279,7 @@ def _packed(environment: Environment, quiet: bool, *, upload: bool) -> str:
     from sparktrain.display.live import shown_bytes
     from sparktrain.driver.submitted_jobs.env_pack.pack import pack, plan, store_of
 
-    if environment.pack != "auto":
+    if environment.pack not in (None, "auto"):
         return environment.pack
     if not upload:
         return store_of(environment.folder).where(plan(environment.packages).archive)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -11,11 +11,14 @@ from sparktrain.cluster.yarn_container import CONTAINER
 _OVER = ("FINISHED", "FAILED", "KILLED")
 _WAITING = re.compile(r"(?:\[[^]]*\]\s*)?(.+?)\s*(?:Details\b.*)?$", re.DOTALL)
 """The diagnostics while YARN has no room for the driver, without the time and details that change."""
+_DRIVER_EXIT = re.compile(r"User application exited with (?:status )?(\d+)")
 _SHOWN_CHARACTERS = 500
 
 
 class Application(Struct, frozen=True, kw_only=True):
     """One application, as the ResourceManager reports it."""
+
+    manager: ClassVar[str] = "YARN"
 
     id: str
     state: str
@@ -34,6 +37,27 @@ class Application(Struct, frozen=True, kw_only=True):
         return self.state in _OVER
 
     @property
+    def runs(self) -> bool:
+        """Whether its driver may run."""
+        return self.state == "RUNNING"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether YARN reports that it succeeded."""
+        return self.final_status == "SUCCEEDED"
+
+    @property
+    def status(self) -> str:
+        """Its final status once it is over, before that its state."""
+        return self.final_status if self.over else self.state
+
+    @property
+    def driver_exit(self) -> int | None:
+        """The exit code with which its driver has failed, as far as YARN reports it."""
+        match = _DRIVER_EXIT.search(self.diagnostics) if self.final_status == "FAILED" else None
+        return int(match[1]) if match is not None else None
+
+    @property
     def attempt(self) -> int:
         """How many times YARN has started its driver, as far as known."""
         match = CONTAINER.search(self.logs_url)
@@ -48,6 +72,19 @@ class Application(Struct, frozen=True, kw_only=True):
         if self.state == "ACCEPTED" and (why := _WAITING.match(self.diagnostics)):
             return f"{self.id} is ACCEPTED{attempt}: {brief(why[1])}"
         return f"{self.id} is {self.state}{f' on {self.master}' if self.master else ''}{attempt}"
+
+    @property
+    def output_place(self) -> str:
+        """Where people find what its driver has printed."""
+        return (
+            f"the driver's output is on its node: `yarn logs -applicationId {self.id}` prints it where YARN aggregates "
+            "logs (yarn.log-aggregation-enable), otherwise it is below yarn.nodemanager.log-dirs there"
+        )
+
+    @property
+    def end_command(self) -> str:
+        """The command that ends it."""
+        return f"yarn application -kill {self.id}"
 
 
 def application_of(answer: Mapping[str, Any]) -> Application:

@@ -15,7 +15,7 @@ from sparktrain.base import process_tree
 from sparktrain.base.decoding import from_msgpack
 from sparktrain.driver.clustered.application_packet import PACKET, ApplicationRequest
 from sparktrain.driver.clustered.application_settings import properties_text
-from sparktrain.driver.submitted_jobs.command import Job, Mode, Placement, line_of
+from sparktrain.driver.submitted_jobs.command import ClusterPlacement, Job, Mode, line_of
 from sparktrain.driver.submitted_jobs.follow import SUBMIT_TIMEOUT_S
 from sparktrain.driver.submitted_jobs.verdict import CALL_IS_WRONG, refusal_of
 from sparktrain.errors import InfraError, SpecError
@@ -52,7 +52,7 @@ def _problem(request: ApplicationRequest) -> CallEnd | None:
         job = Job(
             program=str(Path(__file__).with_name("application_main.py")),
             words=(PACKET,),
-            place=Placement(mode=Mode.CLUSTER),
+            place=ClusterPlacement(mode=Mode.CLUSTER),
             properties_file=str(properties),
             properties=request.settings,
             files=(str(packet),),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
@@ -16,9 +17,8 @@ from msgspec import Struct
 
 from sparktrain.base.clock import SystemClock, pause
 from sparktrain.base.process_tree import die_with_parent
-from sparktrain.cluster.yarn_application import Application
-from sparktrain.cluster.yarn_client import ResourceManager, driver_output
 from sparktrain.display.watch import Changes
+from sparktrain.driver.submitted_jobs.reports import Reports, SubmittedApplication
 from sparktrain.driver.submitted_jobs.verdict import Verdict, verdict_of
 from sparktrain.errors import InfraError, RunDirectoryError, SpecError, StoreError
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
@@ -26,7 +26,7 @@ from sparktrain.runs.view import RunState, RunView
 from sparktrain.runs.watcher import Observer
 
 SUBMIT_TIMEOUT_S = 900.0
-"""How long spark-submit may upload files until the ResourceManager has the application."""
+"""How long spark-submit may upload files until YARN has the application."""
 OUTAGE_TIMEOUT_S = 900.0
 """How long the ResourceManager may not answer, where spark-submit does not wait for the application."""
 SETTLE_TIMEOUT_S = 30.0
@@ -90,7 +90,7 @@ def run_here(line: Sequence[str]) -> int:
 
 def follow(
     line: Sequence[str],
-    tag: str,
+    reports: Reports,
     run_directory: RunLookout,
     show: Callable[[str], None],
     *,
@@ -99,27 +99,28 @@ def follow(
 ) -> JobEnded:
     """Run a job with its driver in a container, and `show` each change of the application and the run as a line.
 
-    Blocks until the application has ended, also where spark-submit does not wait for that
+    Blocks until the application has ended, on YARN also where spark-submit does not wait for that
     (`spark.yarn.submit.waitAppCompletion`): the ResourceManager then reports it. Raises InfraError when YARN has no
     application in time, and KeyboardInterrupt for Ctrl-C, which does not end the application.
     """
-    application = _FollowedApplication(tag, ResourceManager.configured(), show, poll_s)
     # Before the job starts: the directory may have the end of an earlier driver, which must not count as that of this
     # job.
     old_run = run_directory.look()
-    try:
-        with TemporaryFile() as printed, _started(line, printed) as process:
-            _wait(process, application, run_directory, Changes(show), submit_timeout_s)
-            application.settle()
-            output = _tail(printed)
-    except KeyboardInterrupt as error:
-        application.look()  # YARN may have accepted it since the last look
-        raise KeyboardInterrupt(_interruption_text(application.last)) from error
+    with TemporaryFile() as printed:
+        application = _FollowedApplication(reports, partial(_tail, printed), show, poll_s)
+        try:
+            with _started(line, printed) as process:
+                _wait(process, application, run_directory, Changes(show), submit_timeout_s)
+                application.settle()
+        except KeyboardInterrupt as error:
+            application.look()  # the cluster may have accepted it since the last look
+            raise KeyboardInterrupt(_interruption_text(application.last, reports.manager)) from error
+        output = _tail(printed)
     run = run_directory.look()
     verdict = verdict_of(application.last, output, run, old_run.times.driver_started if old_run is not None else None)
     if verdict.by_run:
         return JobEnded(verdict, run)
-    return JobEnded(verdict, None, _output_of(application) if application.last is not None else "")
+    return JobEnded(verdict, None, _output_of(application))
 
 
 def _wait(
@@ -154,26 +155,24 @@ def _wait(
 def _output_of(application: "_FollowedApplication") -> str:
     if application.printed:
         return f"the end of what the driver printed:\n{application.printed}"
-    id = application.last.id if application.last is not None else ""
-    return (
-        f"the driver's output is on its node: `yarn logs -applicationId {id}` prints it where YARN aggregates logs "
-        "(yarn.log-aggregation-enable), otherwise it is below yarn.nodemanager.log-dirs there"
-    )
+    return application.last.output_place if application.last is not None else ""
 
 
 class _FollowedApplication:
-    """The application of a job, as the ResourceManager reported it last."""
+    """The application of a job, as it was reported last."""
 
-    def __init__(self, tag: str, manager: ResourceManager, show: Callable[[str], None], poll_s: float) -> None:
-        self.last: Application | None = None
-        """None until the ResourceManager has reported the application."""
+    def __init__(
+        self, reports: Reports, printed_by_submit: Callable[[], str], show: Callable[[str], None], poll_s: float
+    ) -> None:
+        self.last: SubmittedApplication | None = None
+        """None until the application has been reported."""
         self.printed = ""
         """The end of the driver's output, as its node returned it last."""
         self.missing = False
-        """The ResourceManager answers, and has no such application."""
+        """The cluster answers, and has no such application."""
         self.poll_s = poll_s
-        self._tag = tag
-        self._manager = manager
+        self._reports = reports
+        self._printed_by_submit = printed_by_submit
         self._show = show
         self._shown = ""
         self._clock = SystemClock()
@@ -182,8 +181,9 @@ class _FollowedApplication:
 
     @property
     def continues(self) -> bool:
-        """Whether it has not ended, as far as is known: a ResourceManager may be down, or just have restarted."""
-        if self.last is None or self.last.over:
+        """Whether it has not ended after spark-submit has, as far as is known: a ResourceManager may be down, or just
+        have restarted."""
+        if self.last is None or self.last.over or not self._reports.lasting:
             return False
         if self.missing:
             return self._clock.now() < self._missing_since + SETTLE_TIMEOUT_S
@@ -191,15 +191,15 @@ class _FollowedApplication:
 
     @property
     def runs(self) -> bool:
-        """Whether its driver may run: also true while the ResourceManager does not answer."""
-        return not self.missing and (self.last is None or self.last.state == "RUNNING")
+        """Whether its driver may run: also true while nothing reports it."""
+        return not self.missing and (self.last is None or self.last.runs)
 
     def look(self) -> None:
-        """Query the ResourceManager, and show the application when its state has changed."""
-        applications = self._manager.applications(self._tag)
-        if applications == [] and not self.missing:
+        """Read the newest report, and show the application when its state has changed."""
+        applications = self._reports.applications(self._printed_by_submit())
+        if applications is not None and not applications and not self.missing:
             self._missing_since = self._clock.now()
-        self.missing = applications == []
+        self.missing = applications is not None and not applications
         if not applications:
             return
         self.last = applications[0]
@@ -210,8 +210,7 @@ class _FollowedApplication:
 
     def read_output(self) -> None:
         """Read the driver's output, which its node deletes soon after the end."""
-        if self.last is not None:
-            self.printed = driver_output(self.last) or self.printed
+        self.printed = self._reports.driver_output() or self.printed
 
     def settle(self) -> None:
         """Query until the application is over: spark-submit may know its end first."""
@@ -219,19 +218,17 @@ class _FollowedApplication:
         start = clock.now()
         self.read_output()
         self.look()
-        while self.last is not None and not self.last.over:
+        while self.last is not None and not self.last.over and self._reports.lasting:
             if clock.now() - start > SETTLE_TIMEOUT_S:
                 return
             pause(self.poll_s)
             self.look()
 
 
-def _interruption_text(application: Application | None) -> str:
+def _interruption_text(application: SubmittedApplication | None, manager: str) -> str:
     if application is None:
-        return "interrupted before YARN had the application"
-    return (
-        f"interrupted; {application.id} continues without this command: yarn application -kill {application.id} ends it"
-    )
+        return f"interrupted before {manager} had the application"
+    return f"interrupted; {application.id} continues without this command: {application.end_command} ends it"
 
 
 @contextmanager
@@ -261,6 +258,6 @@ def _started(line: Sequence[str], output: IO[bytes] | None) -> "Iterator[subproc
 
 
 def _tail(printed: IO[bytes]) -> str:
-    end = printed.seek(0, os.SEEK_END)
-    printed.seek(max(0, end - _TAIL_BYTES))
-    return printed.read().decode(errors="replace")
+    """The end of what spark-submit has printed. It writes at the position of the file, which this leaves alone."""
+    end = os.fstat(printed.fileno()).st_size
+    return os.pread(printed.fileno(), _TAIL_BYTES, max(0, end - _TAIL_BYTES)).decode(errors="replace")

@@ -14,12 +14,16 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.config.param_files.load import GangFile, ParamsFile, load_gang, load_params
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.driver.submitted_jobs.command import (
+    MASTER_KEY,
     MODE_KEY,
+    YARN,
+    ClusterPlacement,
     Job,
     Mode,
-    Placement,
     check_open,
+    check_place,
     check_shared,
+    check_uploads,
     file_of_target,
     properties_in,
     shipped,
@@ -45,7 +49,7 @@ class JobRequest(Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
     """The arguments of the job itself."""
     place: Mapping[str, Any]
-    """The fields of `Placement`; None for those that were not given."""
+    """The fields of `ClusterPlacement`; None for those that were not given."""
     conf: Mapping[str, str] = {}
     properties_file: str | None = None
     files: Sequence[str] = ()
@@ -58,8 +62,11 @@ def job_of(request: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]
     Reads the files that they name. Raises SpecError.
     """
     properties = _properties(request.properties_file)
-    mode = request.place["mode"] or {**properties, **request.conf}.get(MODE_KEY) or "client"
-    place = Placement(**{**request.place, "mode": _mode(mode)})
+    settings = {**properties, **request.conf}
+    master = request.place.get("master") or settings.get(MASTER_KEY) or YARN
+    mode = request.place["mode"] or settings.get(MODE_KEY) or "client"
+    place = ClusterPlacement(**{**request.place, "master": master, "mode": _mode(mode)})
+    check_place(place)
     check_open(request.conf, "--conf")
     check_open([entry.partition("=")[0] for entry in arguments["conf"] or ()], f"--conf of {request.kind}")
     words, directory = _named(request, arguments, place.mode)
@@ -68,21 +75,20 @@ def job_of(request: JobRequest, arguments: Mapping[str, Any]) -> tuple[Job, str]
     if place.mode is Mode.CLUSTER:
         moved = shipped(words, [*request.files, *_own_files(arguments)])
         modules = _modules_beside(arguments, request.py_files)
-    return (
-        Job(
-            program=str(program(request.kind)),
-            words=moved.words,
-            place=place,
-            conf=request.conf,
-            properties_file=request.properties_file,
-            properties=properties,
-            files=moved.files,
-            py_files=tuple(dict.fromkeys((*request.py_files, *modules))),
-            python=sys.executable,
-            tag=f"sparktrain-{uuid4().hex[:12]}",
-        ),
-        directory,
+    job = Job(
+        program=str(program(request.kind)),
+        words=moved.words,
+        place=place,
+        conf=request.conf,
+        properties_file=request.properties_file,
+        properties=properties,
+        files=moved.files,
+        py_files=tuple(dict.fromkeys((*request.py_files, *modules))),
+        python=sys.executable,
+        tag=f"sparktrain-{uuid4().hex[:12]}",
     )
+    check_uploads(job)
+    return job, directory
 
 
 def program(kind: str) -> Path:

@@ -4,7 +4,8 @@ import re
 
 from msgspec import Struct
 
-from sparktrain.cluster.yarn_application import Application, brief
+from sparktrain.cluster.yarn_application import brief
+from sparktrain.driver.submitted_jobs.reports import SubmittedApplication
 from sparktrain.runs.sweep_outcome import CODE_OF_STATUS
 from sparktrain.runs.view import RunState, RunView
 from sparktrain.state.ending import Ending
@@ -13,7 +14,6 @@ CALL_IS_WRONG = 2
 CLUSTER_FAILED = 5
 """Exit codes of docs/command-line.md."""
 
-_STATUS = re.compile(r"User application exited with (?:status )?(\d+)")
 _OUTAGE = re.compile(
     r"ConnectException|Connection refused|NoRouteToHost|SocketTimeout|SafeMode|StandbyException|UnknownHostException"
 )
@@ -25,19 +25,19 @@ class Verdict(Struct, frozen=True):
 
     code: int
     message: str = ""
-    """Why the code is not 0, or how YARN's report differs; empty where there is nothing to report."""
+    """Why the code is not 0, or how the cluster's report differs; empty where there is nothing to report."""
     by_run: bool = False
     """Whether the run determined the code; its result has the details."""
 
 
 def verdict_of(
-    application: Application | None, output: str, run: RunView | None, started_before: float | None
+    application: SubmittedApplication | None, output: str, run: RunView | None, started_before: float | None
 ) -> Verdict:
     """The verdict on a job with its driver in a container, after `spark-submit` has ended and printed `output`.
 
     `run` is the run in its directory now, and `started_before` the start of its newest driver before this job. What the
     job's own driver wrote there counts first: YARN reports FAILED for an application that finished while the
-    ResourceManager restarted, and SUCCEEDED for one that lost trials.
+    ResourceManager restarted, and SUCCEEDED for one that lost trials. With Kubernetes spark-submit always ends with 0.
     """
     if run is not None and run.state is RunState.ENDED and run.times.driver_started != started_before:
         return _of_run(run, application)
@@ -47,17 +47,17 @@ def verdict_of(
             f"{_submitted(output)} was submitted, and no ResourceManager reports its end; its run directory has it: "
             "sparktrain status DIR",
         )
-    if (status := _STATUS.search(application.diagnostics)) is not None and application.final_status == "FAILED":
-        return Verdict(int(status[1]), f"the driver of {application.id} exited with {status[1]} before it ended a run")
-    if application.final_status == "SUCCEEDED" and run is not None and run.complete and run.status is not None:
+    if (code := application.driver_exit) is not None:
+        return Verdict(code, f"the driver of {application.id} exited with {code} before it ended a run")
+    if application.succeeded and run is not None and run.complete and run.status is not None:
         return Verdict(CODE_OF_STATUS[run.status], by_run=True)  # nothing was left to do
-    word = application.final_status if application.over else application.state
     why = f": {brief(application.diagnostics)}" if application.diagnostics else ""
     resume = "; the same call resumes it" if run is not None else ""
-    return Verdict(CLUSTER_FAILED, f"{application.id} is {word}{why}; its driver has not ended the run{resume}")
+    problem = f"{application.id} is {application.status}{why}; its driver has not ended the run{resume}"
+    return Verdict(CLUSTER_FAILED, problem)
 
 
-def _of_run(run: RunView, application: Application | None) -> Verdict:
+def _of_run(run: RunView, application: SubmittedApplication | None) -> Verdict:
     assert run.status is not None
     assert run.end is not None
     ending = Ending(run.end.ending)
@@ -68,9 +68,11 @@ def _of_run(run: RunView, application: Application | None) -> Verdict:
     if ending is Ending.UNLOADABLE:
         return Verdict(CALL_IS_WRONG, run.end.reason, by_run=True)
     code = CODE_OF_STATUS[run.status]
-    if application is None or not application.over or (application.final_status == "SUCCEEDED") == (code == 0):
+    if application is None or not application.over or application.succeeded == (code == 0):
         return Verdict(code, by_run=True)
-    message = f"YARN reports {application.final_status} for {application.id}, and the run reports {run.status}"
+    message = (
+        f"{application.manager} reports {application.status} for {application.id}, and the run reports {run.status}"
+    )
     return Verdict(code, message, by_run=True)
 
 
@@ -81,7 +83,7 @@ def _submitted(output: str) -> str:
 
 
 def refusal_of(output: str) -> Verdict | None:
-    """The verdict on a job that YARN does not have: an outage is the cluster's fault, any other refusal the call's.
+    """The verdict on a job that no cluster has: an outage is the cluster's fault, any other refusal the call's.
 
     None where `spark-submit` has submitted it.
     """

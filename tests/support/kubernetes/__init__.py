@@ -28,4 +28,5 @@ from tests.support.kubernetes.programs import missing as missing
 from tests.support.kubernetes.submit import Mode as Mode
 from tests.support.kubernetes.submit import Submission as Submission
 from tests.support.kubernetes.submit import fast_conf as fast_conf
+from tests.support.kubernetes.submit import sparktrain_submit as sparktrain_submit
 from tests.support.kubernetes.submit import submission as submission

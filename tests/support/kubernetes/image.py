@@ -27,12 +27,18 @@ class Image:
     """Targets, by the paths of the links."""
     folders: Iterable[str] = ()
     """Empty ones, that any user may write to."""
+    workdir: str = "/"
+    """In which its programs start."""
 
     def write(self, path: Path) -> None:
         """Write the archive, in the layout that the Open Container Initiative specifies."""
         layer = self._layer()
         platform = {"architecture": "amd64", "os": "linux"}
-        setup = {"Entrypoint": [self.entrypoint], "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "WorkingDir": "/"}
+        setup = {
+            "Entrypoint": [self.entrypoint],
+            "Env": ["PATH=/usr/local/bin:/usr/bin:/bin"],
+            "WorkingDir": self.workdir,
+        }
         layers = {"type": "layers", "diff_ids": [_digest(layer)]}
         config = _json({**platform, "config": setup, "rootfs": layers})
         manifest = _json(

@@ -15,6 +15,8 @@ from tests.support.kubernetes.programs import programs
 IMAGE = "localhost/sparktrain:1"
 _ROOT = Path(__file__).parents[3]
 _FILES = Path(__file__).with_name("image")
+_WORKDIR = "opt/spark/work-dir"
+"""As in Spark's own image: files of a job go there."""
 
 
 def pause_image() -> Image:
@@ -29,7 +31,8 @@ def pod_image() -> Image:
         entrypoint="/opt/entrypoint.sh",
         files={f"/opt/{path.name}": path.read_bytes() for path in sorted(_FILES.iterdir())},
         links={name: f"usr/{name}" for name in ("bin", "sbin", "lib", "lib64")},
-        folders=("tmp", "var/tmp", "opt/spark"),
+        folders=("tmp", "var/tmp", "opt/spark", _WORKDIR),
+        workdir=f"/{_WORKDIR}",
     )
 
 

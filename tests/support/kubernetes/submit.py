@@ -173,13 +173,37 @@ def submission(
 ) -> Iterator[Submission]:
     """An application that was submitted; ended in any case, whatever becomes of the block. `conf` goes before
     `fast_conf`. In cluster mode, pods must see `program`, as they see the checkout and `cluster.shared`."""
-    tag = f"{program.stem}-{uuid4().hex[:8]}".lower().replace("_", "-")
-    labels = {f"spark.kubernetes.{role}.label.{TAG}": tag for role in ("driver", "executor")}
-    settings = {**fast_conf(cluster, mode), **labels, **(conf or {})}
+    tag, settings = _tagged(cluster, program.stem, mode, conf or {})
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     name = os.fspath(program) if mode == "client" else f"local://{program}"
     line = [f"{spark_home()}/bin/spark-submit", "--master", cluster.master, "--deploy-mode", mode, *options, name]
-    submitted = Submission(cluster, [*line, *arguments], tag)
+    with _started(Submission(cluster, [*line, *arguments], tag)) as submitted:
+        yield submitted
+
+
+@contextmanager
+def sparktrain_submit(
+    cluster: Kubernetes, *words: str, mode: Mode = "cluster", conf: Mapping[str, str] | None = None
+) -> Iterator[Submission]:
+    """As `submission`, of `sparktrain submit` with these words, which has Spark's configuration from a file."""
+    tag, settings = _tagged(cluster, "submit", mode, conf or {})
+    place = {"spark.master": cluster.master, "spark.submit.deployMode": mode}
+    lines = [f"{key} {value}\n" for key, value in {**settings, **place}.items()]
+    properties = _written(cluster, f"{tag}.conf", "".join(lines))
+    line = [sys.executable, "-m", "sparktrain", "submit", "--properties-file", os.fspath(properties), *words]
+    with _started(Submission(cluster, line, tag)) as submitted:
+        yield submitted
+
+
+def _tagged(cluster: Kubernetes, name: str, mode: Mode, conf: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+    """A label for all pods of an application, and its settings with that."""
+    tag = f"{name}-{uuid4().hex[:8]}".lower().replace("_", "-")
+    labels = {f"spark.kubernetes.{role}.label.{TAG}": tag for role in ("driver", "executor")}
+    return tag, {**fast_conf(cluster, mode), **labels, **conf}
+
+
+@contextmanager
+def _started(submitted: Submission) -> Iterator[Submission]:
     submitted.start()
     try:
         yield submitted

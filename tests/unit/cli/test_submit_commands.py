@@ -23,6 +23,9 @@ from tests.unit.driver.stored import ScriptedRun
 
 Capture = pytest.CaptureFixture[str]
 ROOT = Path(__file__).parents[3]
+ANSWERS = ROOT / "tests" / "unit" / "cluster" / "kubernetes_answers"
+POD = "fails-py-7ad57aa22b65a77f-driver"
+"""The driver of one of them."""
 
 
 @pytest.fixture
@@ -180,6 +183,44 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
     assert "has brought no application to YARN within 0.2 s" in capfd.readouterr().err
 
 
+PODS = ("--conf", "spark.master=k8s://h", "--conf", "spark.kubernetes.file.upload.path=/up")
+
+
+def test_a_job_in_a_pod_is_followed_by_what_spark_submit_prints(spark: Path, tmp_path: Path, capfd: Capture) -> None:
+    run = ScriptedRun(tmp_path / "runs", total=2)
+    behave(
+        spark,
+        f"cat {ANSWERS}/driver-fails.txt; touch {spark}/printed; while ! [ -e {spark}/ended ]; do sleep 0.02; done",
+    )
+
+    def then() -> None:
+        wait_until((spark / "printed").exists, 10.0, "spark-submit has printed")
+        run.begin()
+        run.add({"lr": 1}, {"lr": 2})
+        run.succeed(0, accuracy=0.5)
+        run.fail(1)
+        run.end()
+        (spark / "ended").touch()
+
+    thread = threading.Thread(target=then)
+    thread.start()
+    words = ["submit", "--deploy-mode", "cluster", *PODS, *SWEEP, "--dir", str(tmp_path / "runs"), "--name", "mnist"]
+    assert cli.main(words) == 0
+    thread.join()
+    out, err = capfd.readouterr()
+    assert out.startswith("mnist: succeeded. 2 trials, 1 failed")
+    assert f"{POD} is Failed on node-b" in err
+    assert f"Kubernetes reports Failed for {POD}, and the run reports succeeded" in err
+
+
+def test_a_driver_that_ends_in_its_pod_before_its_run_has_its_code(spark: Path, tmp_path: Path, capfd: Capture) -> None:
+    behave(spark, f"cat {ANSWERS}/driver-fails.txt")
+    words = ["submit", "--deploy-mode", "cluster", *PODS, *SWEEP, "--dir", str(tmp_path / "runs"), "--name", "mnist"]
+    assert cli.main(words) == 3
+    err = capfd.readouterr().err
+    assert f"error: the driver of {POD} exited with 3 before it ended a run\n`kubectl logs {POD} --names" in err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -188,6 +229,7 @@ def test_a_spark_submit_that_submits_nothing_is_ended(
         ([*SWEEP, "--lable", "gpu"], "No such option: --lable"),
         (["--conf", "spark.my.secret=1", *SWEEP], "would show a secret to all users of this machine"),
         (["--deploy-mode", "cluster", *SWEEP], "without --dir, the run directory is in the driver's container"),
+        ([*PODS, "--pack", "auto", *SWEEP], "--pack auto is for YARN; the image of pods has their Python"),
         (["--deploy-mode", "local", *SWEEP], "--deploy-mode 'local' must be client or cluster"),
         (
             ["--packs", "/x", "--package", "no-such-package", "--dry-run", *SWEEP],

@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sparktrain.driver.submitted_jobs.command import (
+    ClusterPlacement,
     Job,
     Mode,
-    Placement,
     check_open,
     check_shared,
     file_of_target,
@@ -43,7 +44,7 @@ def test_the_least_line_has_master_mode_program_and_arguments() -> None:
 
 
 def test_each_wish_has_its_own_option() -> None:
-    place = Placement(mode=Mode.CLUSTER, queue="ml", label="gpu", executors=4, cores=2, memory="4g")
+    place = ClusterPlacement(mode=Mode.CLUSTER, queue="ml", label="gpu", executors=4, cores=2, memory="4g")
     job = Job(
         program="p.py",
         words=(),
@@ -73,7 +74,7 @@ def test_a_driver_here_keeps_its_python_and_executors_have_that_of_the_pack() ->
 
 
 def test_a_driver_in_a_container_has_the_python_of_the_pack() -> None:
-    line = line_of(Job(program="p.py", words=(), place=Placement(mode=Mode.CLUSTER), archive=PACK))
+    line = line_of(Job(program="p.py", words=(), place=ClusterPlacement(mode=Mode.CLUSTER), archive=PACK))
     assert confs(line) == {
         "spark.pyspark.python": "./environment/bin/python",
         "spark.pyspark.driver.python": "./environment/bin/python",
@@ -117,7 +118,7 @@ def test_what_is_checked_before_is_what_the_line_will_set() -> None:
     job = Job(
         program="p.py",
         words=(),
-        place=Placement(queue="ml", label="gpu"),
+        place=ClusterPlacement(queue="ml", label="gpu"),
         conf={"spark.x": "y"},
         properties_file="one.conf",
         properties=properties,
@@ -323,3 +324,70 @@ def test_a_mode_and_a_file_that_are_not_there_are_refused() -> None:
 def test_the_program_is_the_job_that_a_user_would_name(kind: str) -> None:
     assert program(kind).is_file()
     assert program(kind).parent.name == "jobs"
+
+
+# ---- on Kubernetes
+
+PODS = "k8s://https://kubernetes.example.com:6443"
+
+
+def asked_of_pods(mode: str = "cluster", **more: object) -> JobRequest:
+    conf = {"spark.master": PODS, "spark.kubernetes.file.upload.path": "hdfs:///uploads"}
+    place = {"mode": mode, "queue": None, "label": None, **more}
+    return JobRequest(kind="sweep", words=("code/train.py:train",), place=place, conf=conf)
+
+
+def test_a_driver_in_a_pod_gets_its_files_and_is_waited_for() -> None:
+    job, _ = job_of(asked_of_pods(label="accelerator=gpu"), SWEEP)
+    line = line_of(job)
+    assert line[:5] == ["spark-submit", "--master", PODS, "--deploy-mode", "cluster"]
+    assert line[line.index("--files") + 1] == "code/train.py"
+    assert confs(line) == {
+        "spark.master": PODS,
+        "spark.kubernetes.file.upload.path": "hdfs:///uploads",
+        "spark.kubernetes.executor.node.selector.accelerator": "gpu",
+        "spark.kubernetes.submission.waitAppCompletion": "true",
+    }
+    assert job.words == ("train.py:train",)
+
+
+def test_a_driver_here_with_executors_in_pods_has_this_python() -> None:
+    job, _ = job_of(asked_of_pods("client"), SWEEP)
+    assert confs(line_of(job))["spark.pyspark.driver.python"] == job.python
+    filed = msgspec.structs.replace(job, properties={"spark.pyspark.driver.python": "mine"})
+    assert "spark.pyspark.driver.python" not in confs(line_of(filed))
+
+
+def test_files_without_a_way_to_the_pod_are_refused_with_the_next_step() -> None:
+    request = JobRequest(kind="sweep", words=("code/train.py:train",), place={"mode": "cluster", "master": PODS})
+    with pytest.raises(
+        SpecError, match=r"grid_search\.py, train\.py must reach the driver's pod: pass --conf spark\.k"
+    ):
+        job_of(request, SWEEP)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ({"queue": "ml"}, "--queue ml is for YARN alone"),
+        ({"label": "gpu"}, "--label gpu must be KEY=VALUE on Kubernetes"),
+        ({"master": "spark://host:7077"}, "--master spark://host:7077 is neither yarn nor k8s://URL"),
+    ],
+)
+def test_options_that_the_cluster_does_not_have_are_refused(place: dict[str, str], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        job_of(asked_of_pods(**place), SWEEP)
+
+
+def test_the_place_of_a_secret_may_be_on_the_line() -> None:
+    check_open(
+        [
+            "spark.kubernetes.authenticate.submission.oauthTokenFile",
+            "spark.kubernetes.driver.secretKeyRef.AWS_SECRET_ACCESS_KEY",
+            "spark.kubernetes.executor.secrets.spark-secret",
+            "spark.kubernetes.container.image.pullSecrets",
+        ],
+        "--conf",
+    )
+    with pytest.raises(SpecError, match="--properties-file"):
+        check_open(["spark.kubernetes.authenticate.submission.oauthToken"], "--conf")

@@ -1,0 +1,49 @@
+"""`sparktrain submit` to Kubernetes: its files reach the driver's pod, and its exit code is that of the run."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.kubernetes import Kubernetes, Mode, sparktrain_submit
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
+
+TRAIN = Path(__file__).with_name("submitted.py")
+END_S = 200.0
+ONE = {"spark.executor.instances": "1"}
+
+
+def words_for(folder: Path, function: str) -> list[str]:
+    """The arguments of a sweep with its run in that folder, which is made for the user of the pods."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    place = ["--dir", str(folder / "runs"), "--name", "submitted"]
+    return ["sweep", f"{TRAIN}:{function}", "--grid", "x=1,2", "--metric", "y", "--mode", "max", *place]
+
+
+def uploads(kubernetes: Kubernetes) -> dict[str, str]:
+    """Settings by which files of this machine reach a driver's pod."""
+    return ONE | {"spark.kubernetes.file.upload.path": f"file://{kubernetes.shared}"}
+
+
+@pytest.mark.parametrize("mode", ["client", "cluster"])
+def test_a_sweep_is_submitted_and_followed_to_its_end(mode: Mode, kubernetes: Kubernetes) -> None:
+    words = words_for(kubernetes.shared / f"submitted-{mode}", "double")
+    with sparktrain_submit(kubernetes, *words, mode=mode, conf=uploads(kubernetes)) as submitted:
+        assert submitted.wait(END_S) == 0, submitted.output
+        printed = submitted.log.read_text()
+    assert "submitted: succeeded. 2 trials" in printed
+    assert "best" in printed
+    if mode == "cluster":
+        assert "-driver is Running on node-" in printed
+        assert "-driver is Succeeded on node-" in printed
+
+
+def test_a_call_that_the_driver_refuses_in_its_pod_has_its_code(kubernetes: Kubernetes) -> None:
+    words = words_for(kubernetes.shared / "refused", "no_such")
+    with sparktrain_submit(kubernetes, *words, conf=uploads(kubernetes)) as submitted:
+        assert submitted.wait(END_S) == 2, submitted.output
+        printed = submitted.log.read_text()
+        assert "no_such" in submitted.output.removeprefix(printed), "in the log of the pod"
+    assert "-driver exited with 2 before it ended a run" in printed
+    assert "`kubectl logs " in printed
