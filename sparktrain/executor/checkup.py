@@ -16,6 +16,7 @@ import psutil
 from msgspec.structs import replace
 
 from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.control_groups import available_memory
 from sparktrain.base.ids import AgentId
 from sparktrain.base.threads import aside
 from sparktrain.config.versions import installed_versions
@@ -61,7 +62,7 @@ def check_up(slot: int, ticket: AgentTicket) -> str:
 
 def observed(place: Placement) -> SlotReport:
     """The facts that this process knows itself; imports nothing heavy."""
-    memory = psutil.virtual_memory()
+    memory = available_memory()
     return SlotReport(
         slot=place.slot,
         host=place.host,
@@ -76,8 +77,8 @@ def observed(place: Placement) -> SlotReport:
         executor=place.executor,
         gpus=place.gpus,
         devices=tuple(device.name for device in place.devices),
-        memory_bytes=memory.total,
-        free_bytes=memory.available,
+        memory_bytes=memory.total_bytes,
+        free_bytes=memory.free_bytes,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sparktrain.base import process_tree
+from sparktrain.base.control_groups import available_cores
 from sparktrain.errors import InfraError, ProtocolError
 from sparktrain.executor.log_tail import tail_lines
 from sparktrain.protocol import pipe_messages as m
@@ -335,7 +336,7 @@ def resource_limits(cores: int | None) -> dict[str, str]:
     thread frees and another has allocated: glibc has 8 arenas for a core, and Arrow's own allocator a heap a thread.
     """
     limits = {} if cores is None else dict.fromkeys(_THREADS, str(cores))
-    limits["MALLOC_ARENA_MAX"] = str(max(_LEAST_ARENAS, cores or os.cpu_count() or 1))
+    limits["MALLOC_ARENA_MAX"] = str(max(_LEAST_ARENAS, cores or available_cores()))
     limits["ARROW_DEFAULT_MEMORY_POOL"] = "system"
     return {name: value for name, value in limits.items() if name not in os.environ}
 

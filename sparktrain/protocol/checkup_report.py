@@ -73,9 +73,9 @@ class SlotReport(Struct, frozen=True, kw_only=True):
     devices: tuple[str, ...]
     """The same GPUs by names that differ between all GPUs of the host."""
     memory_bytes: int
-    """Of the whole host."""
+    """Of the whole host, or of its container where that has less."""
     free_bytes: int
-    """Memory of the whole host that is available to new processes."""
+    """Memory of the same that is available to new processes."""
     visit: SlotVisit = SlotVisit()
 
     def document(self) -> dict[str, Any]:

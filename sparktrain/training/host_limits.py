@@ -3,13 +3,14 @@
 import os
 import subprocess
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.base.clock import Clock, SystemClock, pause
+from sparktrain.base.control_groups import GROUPS, PROCESS, content, group_folders
 from sparktrain.base.threads import spawn
 from sparktrain.state.gangs.step_times import StepTimes
 
@@ -22,8 +23,6 @@ its owner has set are no limits."""
 _READINGS = 64
 _FEWEST_SEGMENTS = 10_000
 """Of fewer, lost connections of other programs may be a large part."""
-_CONTROLLERS = ("cpu", "cpu,cpuacct", "cpuacct,cpu")
-"""The folders of the version 1 of control groups that may have the quota of the CPU."""
 
 
 class HostReading(Struct, frozen=True):
@@ -41,13 +40,11 @@ class HostReading(Struct, frozen=True):
 class HostLimits:
     """The newest counters. For the thread that trains; each reading takes about 0.1 ms."""
 
-    def __init__(
-        self, process: Path = Path("/proc/self"), groups: Path = Path("/sys/fs/cgroup"), clock: Clock | None = None
-    ) -> None:
+    def __init__(self, process: Path = PROCESS, groups: Path = GROUPS, clock: Clock | None = None) -> None:
         """`process` is the folder of this process in `/proc`, `groups` where control groups are mounted."""
         self._clock = clock or SystemClock()
         self._snmp = process / "net" / "snmp"
-        self._stats = list(_stat_files(process / "cgroup", groups))
+        self._stats = [folder / "cpu.stat" for folder in group_folders("cpu", process, groups)]
         self._clocks = GpuClocks()
         self._readings: deque[HostReading] = deque(maxlen=_READINGS)
 
@@ -76,41 +73,19 @@ class HostLimits:
         return HostReading(self._clock.now(), throttled_s, *_segments(self._snmp))
 
 
-def _stat_files(memberships: Path, groups: Path) -> Iterator[Path]:
-    """The counters of this process's control groups, and of those around them: each may have a quota."""
-    for line in _content(memberships).splitlines():
-        _, controllers, name = line.split(":", 2)
-        is_unified = not controllers
-        if not is_unified and "cpu" not in controllers.split(","):
-            continue
-        roots = (groups, groups / "unified") if is_unified else [groups / folder for folder in _CONTROLLERS]
-        root = next((folder for folder in roots if (folder / "cgroup.procs").exists()), None)
-        if root is not None:
-            # A process in a container may see its own control group as the root, under another name.
-            folder = root / name.lstrip("/")
-            yield from (parent / "cpu.stat" for parent in (folder, *folder.parents) if parent.is_relative_to(root))
-
-
 def _throttled_s(path: Path) -> float:
-    counters = dict(line.split(" ", 1) for line in _content(path).splitlines() if " " in line)
+    counters = dict(line.split(" ", 1) for line in content(path).splitlines() if " " in line)
     microseconds = int(counters.get("throttled_usec", 0))
     return microseconds / 1e6 + int(counters.get("throttled_time", 0)) / 1e9
 
 
 def _segments(path: Path) -> tuple[int, int]:
     """TCP segments that were sent, and those that were sent again."""
-    rows = [line.split() for line in _content(path).splitlines() if line.startswith("Tcp:")]
+    rows = [line.split() for line in content(path).splitlines() if line.startswith("Tcp:")]
     if len(rows) != 2:
         return 0, 0
     counters = dict(zip(*rows, strict=False))
     return int(counters.get("OutSegs", 0)), int(counters.get("RetransSegs", 0))
-
-
-def _content(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except OSError:
-        return ""
 
 
 class GpuClocks:

@@ -4,6 +4,8 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from sparktrain.base.control_groups import available_cores
+
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 COMMAND = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
 TIMEOUT_S = 20.0
@@ -15,7 +17,7 @@ _TORCH_DEVICES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dri", "/dev/accel", "/dev/
 def own_cores() -> int:
     """The cores of this member's slot, as Spark and the local engine set them for native libraries."""
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    return int(threads) if threads.isdigit() and int(threads) else len(os.sched_getaffinity(0))
+    return int(threads) if threads.isdigit() and int(threads) else available_cores()
 
 
 def gpus_here(environ: Mapping[str, str] = os.environ, command: Sequence[str] = COMMAND) -> tuple[str, ...]:

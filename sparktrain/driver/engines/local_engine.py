@@ -1,12 +1,12 @@
 """Agents as processes of this machine: no Spark, no Java."""
 
-import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import count, pairwise
 
 from sparktrain.base import formatting
+from sparktrain.base.control_groups import available_cores
 from sparktrain.cluster import preflight
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import TaskFailures
@@ -82,7 +82,7 @@ class LocalEngine(Engine):
         `nursery` was started early, while the driver still imports, and is for the first batch.
         """
         self._machine = machine
-        self._cores = len(os.sched_getaffinity(0)) if cores is None else cores
+        self._cores = available_cores() if cores is None else cores
         self._given_gpus = gpus
         self._gpu_of_slot: tuple[str, ...] = ()
         """Of agents that share GPUs: one for each slot."""
