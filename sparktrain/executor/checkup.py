@@ -21,7 +21,7 @@ from sparktrain.base.ids import AgentId
 from sparktrain.base.threads import aside
 from sparktrain.config.versions import installed_versions
 from sparktrain.errors import ProtocolError, SparktrainError
-from sparktrain.executor.spark_task import Placement, placement, spark_version
+from sparktrain.executor.spark_task import Placement, in_pod, placement, spark_version
 from sparktrain.executor.zygote_process import scratch_root
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.checkup_report import (
@@ -48,6 +48,9 @@ VISIT_S = 30.0
 STORE_S = 15.0
 CONNECT_S = 3.0
 """How long a slot tries to connect to another one."""
+DNS_S = 4.0
+KUBERNETES_NAME = "kubernetes.default.svc"
+"""The name of the API server, which each pod resolves where its cluster has a DNS."""
 PEERS = 16
 """To how many following slots a slot connects: in a large session all pairs would be too many."""
 _TIMES = 3
@@ -79,7 +82,17 @@ def observed(place: Placement) -> SlotReport:
         devices=tuple(device.name for device in place.devices),
         memory_bytes=memory.total_bytes,
         free_bytes=memory.free_bytes,
+        shared_memory_bytes=shared_memory_bytes(),
     )
+
+
+def shared_memory_bytes(root: str = "/dev/shm") -> int:
+    """The size of shared memory on this host, or in this container; 0 where there is none."""
+    try:
+        stats = os.statvfs(root)
+    except OSError:
+        return 0
+    return stats.f_frsize * stats.f_blocks
 
 
 def java_version() -> str:
@@ -165,7 +178,7 @@ class Visitor:
         self.report = replace(self.report, visit=replace(self.report.visit, **findings))
 
     async def _take_part(self, started: m.StartMember) -> None:
-        await self._try_store(started)
+        await asyncio.gather(self._try_store(started), self._try_dns())
         family = socket.AF_INET6 if ":" in self.report.address else socket.AF_INET
         with socket.create_server((self.report.address, 0), family=family, backlog=PEERS) as held:
             port = held.getsockname()[1]
@@ -206,6 +219,19 @@ class Visitor:
             )
         except (SparktrainError, OSError, ImportError) as error:
             self.note(store=str(error))
+
+    async def _try_dns(self) -> None:
+        """Resolve a name in a pod, in a thread: without a server of names it may block for longer than the timeout."""
+        if not in_pod():
+            return
+        try:
+            async with asyncio.timeout(DNS_S):
+                await aside(lambda: socket.getaddrinfo(KUBERNETES_NAME, None))
+            self.note(dns="")
+        except TimeoutError:
+            self.note(dns=f"no answer within {DNS_S:g} s")
+        except OSError as error:
+            self.note(dns=error.strerror or str(error))
 
     async def _receive(self, *kinds: type[m.Message]) -> Any:
         """The next message, which is one of `kinds`."""

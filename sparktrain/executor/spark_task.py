@@ -164,3 +164,8 @@ def _hostname_of(jvm: int | None) -> str:
     except OSError:
         return ""
     return next((word for flag, word in pairwise(words) if flag == "--hostname"), "")
+
+
+def in_pod() -> bool:
+    """Whether this process is in a pod, by what Kubernetes puts into the environment of each."""
+    return "KUBERNETES_SERVICE_HOST" in os.environ

@@ -65,7 +65,13 @@ def look_at(out: Output, request: CommandRequest) -> int:
 
     with_spark = request.master is not None or is_submitted()
     session = common.prepare(request, "sparktrain doctor").session if with_spark else None
-    scope = ExaminationRequest(request.settings["dir"], session, request.settings["agents"], request.settings["gpus"])
+    scope = ExaminationRequest(
+        request.settings["dir"],
+        session,
+        request.settings["agents"],
+        request.settings["gpus"],
+        master=request.master or "",
+    )
     examination = ClusterExaminer(scope, os.cpu_count() or 1).examine()
     if out.as_json:
         out.document(document(examination))

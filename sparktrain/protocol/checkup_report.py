@@ -54,6 +54,8 @@ class SlotVisit(Struct, frozen=True, kw_only=True):
     """Why the store cannot be used from here; empty when it can, or was not tried."""
     shared: bool | None = None
     """Whether it sees a file that the driver has written there; None when that was not tried."""
+    dns: str | None = None
+    """Why a name that each Kubernetes cluster has is not resolved, empty where it is; None outside of a pod."""
     peers: tuple[Peer, ...] = ()
     """Slots that were tried; empty where the slots did not connect."""
 
@@ -76,6 +78,8 @@ class SlotReport(Struct, frozen=True, kw_only=True):
     """Of the whole host, or of its container where that has less."""
     free_bytes: int
     """Memory of the same that is available to new processes."""
+    shared_memory_bytes: int
+    """The size of the file system by which processes share memory; 0 where there is none."""
     visit: SlotVisit = SlotVisit()
 
     def document(self) -> dict[str, Any]:

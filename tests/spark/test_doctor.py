@@ -24,7 +24,7 @@ from tests.support.processes import Sighted, descendants
 MINUTE_S = 60.0
 CHECKS = {
     "python", "spark", "slots", "store", "executors", "driver reachable",
-    "versions", "ports", "clock", "free memory", "store on executors", "security",
+    "versions", "ports", "clock", "free memory", "shared memory", "store on executors", "security",
 }  # fmt: skip
 
 

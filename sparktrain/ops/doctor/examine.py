@@ -11,6 +11,7 @@ from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.base.threads import spawn
 from sparktrain.cluster import launch_warnings, preflight, spark_facts, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned, worst
+from sparktrain.cluster.kubernetes_api import spark_api
 from sparktrain.cluster.launch_warnings import Driver
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
@@ -19,7 +20,7 @@ from sparktrain.config.quantities import count as number
 from sparktrain.config.store_address import StoreAddress
 from sparktrain.driver.clustered.absent_client import unkept
 from sparktrain.errors import InfraError, SparktrainError, UserError
-from sparktrain.ops.doctor import hadoop, observe
+from sparktrain.ops.doctor import hadoop, kubernetes, observe
 from sparktrain.ops.doctor.rollcall import Shared, call_roll
 from sparktrain.ops.doctor.slots import Roll, slots_findings
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
@@ -35,6 +36,8 @@ MACHINE_S = 6.0
 STORE_S = 12.0
 SIDE_S = 20.0
 """The time for the checks in parallel with store and slots, from the start."""
+KUBERNETES_S = 8.0
+"""The time for the questions to Kubernetes, after the slots, so that these explain why none has answered."""
 FORGET_S = 3.0
 ABSENCE_S = 5.0
 """The least time for the question what becomes of a run without its client."""
@@ -55,6 +58,8 @@ class ExaminationRequest:
     open_session: OpenSession | None = None
     agents: int | None = None
     gpus: int = 0
+    master: str = ""
+    """Of the session, where the call names it."""
 
 
 @dataclass
@@ -126,8 +131,10 @@ class ClusterExaminer:
             self._settle("store", start_check(self._store), STORE_S)
         if spark is not None and facts is not None:
             # The slots get what is left of the minute: executors of a busy cluster start slowly.
-            left_s = WHOLE_S - FORGET_S - (self._clock.now() - start)
+            reserved_s = FORGET_S + (KUBERNETES_S if facts.on_kubernetes else 0.0)
+            left_s = WHOLE_S - reserved_s - (self._clock.now() - start)
             self._look_at_slots(spark, facts, count, left_s)
+        self._look_at_kubernetes(spark, facts, count)
         for name, future in side:
             self._settle(name, future, max(0.1, SIDE_S - (self._clock.now() - start)))
         self._examination.findings += launch_warnings.security_findings(facts) if facts is not None else []
@@ -151,6 +158,14 @@ class ClusterExaminer:
                 start_check(lambda: absence_findings(spark, facts, absence_s)),
                 absence_s,
             )
+
+    def _look_at_kubernetes(self, spark: "SparkSession | None", facts: Facts | None, count: int) -> None:
+        findings = settle("kubernetes", start_check(lambda: self._kubernetes(spark, facts, count)), KUBERNETES_S)
+        self._examination.findings += findings
+        expected = findings or self._request.master.startswith("k8s://") or (facts is not None and facts.on_kubernetes)
+        if expected and not any(finding.check == "pods" for finding in findings):
+            step = "see the failure above" if findings else "only the process of Spark's driver can ask"
+            self._examination.unseen.append(f"what Kubernetes allows its pods: {step}")
 
     @property
     def _hdfs(self) -> bool:
@@ -192,6 +207,23 @@ class ClusterExaminer:
     def _slots(self, spark: "SparkSession", facts: Facts, count: int, driver: Driver, job_s: float) -> list[Finding]:
         self._examination.roll = roll = call_roll(spark, facts, count, self._shared, job_timeout_s=job_s)
         return slots_findings(roll, driver, facts.task_gpus > 0, remote=facts.connect)
+
+    def _kubernetes(self, spark: "SparkSession | None", facts: Facts | None, count: int) -> list[Finding]:
+        with spark_api(spark) as api:
+            if api is None:
+                return []
+            findings = kubernetes.server_findings(api)
+            if worst(findings) is Level.FAIL:
+                return findings
+            if spark is None or facts is None:
+                return [*findings, *kubernetes.pods_findings(api)]
+            roll = self._examination.roll
+            pods = kubernetes.Pods(
+                application=spark.sparkContext.applicationId,
+                executors=spark_facts.executors_for(facts, count),
+                answered=roll is not None and bool(roll.answers),
+            )
+            return [*findings, *kubernetes.pods_findings(api, pods)]
 
     def _forget(self) -> list[Finding]:
         observe.forget(self._shared)

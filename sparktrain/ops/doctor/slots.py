@@ -18,6 +18,8 @@ CLOCK_WARN_S = 2.0
 """Above it, the times in logs of different hosts cannot be compared."""
 CLOCK_FAIL_S = 300.0
 """Above it, Kerberos refuses tickets."""
+SHARED_MEMORY_MIB = 512
+"""With less, state of a small model does not fit."""
 _MOST = 4
 
 
@@ -39,7 +41,8 @@ def slots_findings(roll: Roll, driver: Driver, gpus: bool, *, remote: bool = Fal
         step = "repeat it when the executors have started; else see the log of Spark's driver and executors"
         return [failed("executors", f"no slot has answered: {roll.error}", step)]
     checks = [_came(roll), *_reached(answers, remote), *_versions(answers, driver), *_java(answers, driver)]
-    return [*checks, *_between(answers), *_clocks(answers), *_gpus(answers, gpus), *_memory(answers), *_store(answers)]
+    checks += [*_between(answers), *_dns(answers), *_clocks(answers)]
+    return [*checks, *_gpus(answers, gpus), *_memories(answers), *_store(answers)]
 
 
 def _came(roll: Roll) -> Finding:
@@ -189,6 +192,39 @@ def _gpus(answers: Sequence[SlotReport], gpus: bool) -> list[Finding]:
         return [of_message("gpus", Level.FAIL, shared)]
     held = {(answer.host, device) for answer in answers for device in answer.devices}
     return [passed("gpus", f"{formatting.count(len(held), 'GPU')} on {_hosts(answers)}")]
+
+
+def _dns(answers: Sequence[SlotReport]) -> list[Finding]:
+    """Only pods try it."""
+    pods = [answer for answer in answers if answer.visit.dns is not None]
+    without = [answer for answer in pods if answer.visit.dns]
+    if without:
+        return [
+            warned(
+                "dns",
+                f"pods do not resolve kubernetes.default.svc ({without[0].visit.dns}), on {_hosts(without)}: they "
+                "reach stores and services by address alone",
+                "have the cluster's DNS run, and let pods reach it on port 53: a policy of the network may forbid that",
+            )
+        ]
+    return [passed("dns", "pods resolve names of the cluster")] if pods else []
+
+
+def _memories(answers: Sequence[SlotReport]) -> list[Finding]:
+    return [*_memory(answers), _shared_memory(answers)]
+
+
+def _shared_memory(answers: Sequence[SlotReport]) -> Finding:
+    """A container has 64 MiB of it by default, also where its limit of memory is large."""
+    least = min(answers, key=lambda answer: answer.shared_memory_bytes)
+    size = f"{formatting.size(least.shared_memory_bytes)} on {least.host}"
+    if least.shared_memory_bytes >= SHARED_MEMORY_MIB * 2**20:
+        return passed("shared memory", f"at least {size}")
+    return warned(
+        "shared memory",
+        f"/dev/shm has {size}: memory checkpoints do not fit, and workers of PyTorch's DataLoader may end by SIGBUS",
+        "mount an emptyDir of medium Memory at /dev/shm, as conf/kubernetes/executor.yaml does; for Docker, --shm-size",
+    )
 
 
 def _memory(answers: Sequence[SlotReport]) -> list[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from sparktrain.executor.checkup import java_version, observed
+from sparktrain.executor.checkup import java_version, observed, shared_memory_bytes
 from sparktrain.executor.devices import Device
 from sparktrain.executor.spark_task import Placement
 from sparktrain.protocol.checkup_report import from_json, to_json
@@ -54,6 +54,10 @@ def test_the_java_version_is_empty_without_java(monkeypatch: pytest.MonkeyPatch)
     assert java_version() == ""
 
 
+def test_a_host_without_shared_memory_has_none_of_it(tmp_path: Path) -> None:
+    assert shared_memory_bytes(str(tmp_path / "absent")) == 0
+
+
 def test_the_row_has_the_whole_report_of_a_slot() -> None:
     place = Placement(3, "h", os.getpid(), 7, 1, ("0", "1"), (Device("x"), Device("y")), {}, "10.0.0.9")
     report = observed(place)
@@ -63,4 +67,5 @@ def test_the_row_has_the_whole_report_of_a_slot() -> None:
     assert report.software.executable == sys.executable
     assert report.software.versions["sparktrain"]
     assert 0 < report.free_bytes <= report.memory_bytes
+    assert report.shared_memory_bytes == psutil.disk_usage("/dev/shm").total
     assert from_json(to_json(report)) == report

@@ -14,6 +14,7 @@ VERSIONS = {"python": "3.11", "sparktrain": "0.1.0", "tensorflow": "2.21.0", "ke
 DRIVER = Driver(host="head", python="3.11.7", versions=VERSIONS, pyspark="4.3.0", java="17.0.15", spark="4.3.0")
 SLOT = SlotReport(
     slot=0, host="a", address="10.0.0.1", executor=100, gpus=(), devices=(), memory_bytes=64 * GIB, free_bytes=32 * GIB,
+    shared_memory_bytes=32 * GIB,
     software=SlotSoftware(
         python="3.11.7", executable="/env/bin/python", spark="4.3.0", java="17.0.15", versions=VERSIONS
     ),

@@ -5,7 +5,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sparktrain.ops.doctor.doctor_report import DoctorReport, document
 from sparktrain.ops.doctor.examine import ClusterExaminer, Examination, ExaminationRequest, settle, start_check
 from sparktrain.ops.doctor.rollcall import Shared
 from sparktrain.ops.doctor.slots import Roll
+from tests.support.kubernetes.doctor_answers import RecordedApi
 from tests.unit.ops.doctor.seen import DRIVER, OTHER, SLOT, facts, only, reads
 
 
@@ -105,6 +106,12 @@ def test_a_session_that_cannot_start_is_a_finding_and_the_rest_is_checked(error:
     assert found.unseen[0] == "the executors: there is no session"
 
 
+@contextmanager
+def no_session() -> Iterator[Any]:
+    raise SessionError("no session: start Spark")
+    yield
+
+
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Opens one of two slots, which answer."""
@@ -135,6 +142,36 @@ def test_slots_are_queried_with_the_probed_store(session: Any, tmp_path: Path) -
     assert {each.level for each in found.findings} == {Level.PASS}
     assert found.roll is not None
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Has Kubernetes answer as in a recorded case, by its name."""
+
+    def of(case: str) -> None:
+        monkeypatch.setattr(examine, "spark_api", lambda spark: nullcontext(RecordedApi(case)))
+
+    return of
+
+
+def test_without_a_session_kubernetes_is_asked_why(recorded: Any) -> None:
+    recorded("denied")
+    found = ClusterExaminer(ExaminationRequest(master="k8s://https://h:1", open_session=no_session), 4).examine()
+    assert [only(found.findings, check).level for check in ("session", "kubernetes", "role")] == [
+        Level.FAIL, Level.PASS, Level.PASS,
+    ]  # fmt: skip
+    assert reads(only(found.findings, "pods"), Level.FAIL, "denied request: pods need a cost centre")
+    assert found.unseen == ["the executors: there is no session", "the store: pass --dir"]
+
+
+def test_what_kubernetes_does_not_tell_is_listed(recorded: Any) -> None:
+    request = ExaminationRequest(master="k8s://https://h:1", open_session=no_session)
+    found = ClusterExaminer(request, 4).examine()
+    assert found.unseen[-1] == "what Kubernetes allows its pods: only the process of Spark's driver can ask"
+    recorded("stranger")
+    found = ClusterExaminer(request, 4).examine()
+    assert reads(only(found.findings, "kubernetes"), Level.FAIL, "does not know the token")
+    assert found.unseen[-1] == "what Kubernetes allows its pods: see the failure above"
 
 
 def test_slots_are_not_queried_where_a_run_would_be_refused(session: Any) -> None:

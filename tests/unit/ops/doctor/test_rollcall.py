@@ -113,6 +113,27 @@ async def test_slots_have_the_tokens_that_the_store_wants_and_only_for_their_vis
     assert VARIABLE not in os.environ
 
 
+async def test_a_pod_reports_whether_it_resolves_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def reported() -> str | None:
+        async with survey(1) as (_, transport):
+            return (await visit(here(0), transport.dialer(), LONG_S)).visit.dns
+
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert await reported() is None
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    monkeypatch.setattr(checkup, "KUBERNETES_NAME", "localhost")
+    assert await reported() == ""
+    monkeypatch.setattr(checkup, "KUBERNETES_NAME", "none.invalid")
+    assert (await reported() or "").lower().split()[0] in ("name", "temporary", "no")
+
+    async def hang(work: object) -> object:
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(checkup, "aside", hang)
+    monkeypatch.setattr(checkup, "DNS_S", 0.01)
+    assert await reported() == "no answer within 0.01 s"
+
+
 async def test_a_store_that_a_slot_cannot_use_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     async with survey(1, Shared(StoreAddress(str(tmp_path / "file")), "probe-1")) as (_, transport):

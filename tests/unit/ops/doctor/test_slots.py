@@ -20,7 +20,8 @@ def test_all_is_well() -> None:
     findings = found(SLOT, OTHER)
     assert {each.level for each in findings} == {Level.PASS}
     assert [each.check for each in findings] == [
-        "executors", "driver reachable", "versions", "ports", "clock", "free memory", "store on executors",
+        "executors", "driver reachable", "versions", "ports", "clock", "free memory", "shared memory",
+        "store on executors",
     ]  # fmt: skip
     assert "2 slots answered, on a, b" in findings[0].message
     assert "2 connections, 2 hosts" in only(findings, "ports").message
@@ -51,7 +52,13 @@ def test_an_unreachable_driver_is_reported_as_a_run_reports_it() -> None:
     assert "set spark.sparktrain.driver.host" in finding.fix
     alone = found(slot(SLOT, problem="refused", ahead_s=None, shared=None, peers=()))
     assert "(1 of 1" not in only(alone, "driver reachable").message
-    assert {each.check for each in alone} == {"executors", "driver reachable", "versions", "free memory"}
+    assert {each.check for each in alone} == {
+        "executors",
+        "driver reachable",
+        "versions",
+        "free memory",
+        "shared memory",
+    }
 
 
 def test_a_connect_client_that_no_slot_reaches_has_its_coordinator_in_the_cluster() -> None:
@@ -155,3 +162,15 @@ def test_the_store_is_one_for_all() -> None:
 def test_many_hosts_are_not_all_named() -> None:
     many = [slot(SLOT, slot=i, host=f"h{i}") for i in range(6)]
     assert "on h0, h1, h2, h3 and 2 more" in only(found(*many), "executors").message
+
+
+def test_a_container_with_the_shared_memory_of_a_default_is_reported() -> None:
+    finding = only(found(SLOT, slot(shared_memory_bytes=64 * 2**20)), "shared memory")
+    assert reads(finding, Level.WARN, "/dev/shm has 64.0 MiB on b", "emptyDir of medium Memory", "--shm-size")
+
+
+def test_pods_without_a_dns_are_reported_and_other_hosts_need_none() -> None:
+    assert [each for each in found(SLOT, OTHER) if each.check == "dns"] == []
+    assert reads(only(found(slot(SLOT, dns=""), slot(dns="")), "dns"), Level.PASS, "pods resolve names")
+    finding = only(found(slot(SLOT, dns=""), slot(dns="no answer within 4 s")), "dns")
+    assert reads(finding, Level.WARN, "kubernetes.default.svc (no answer within 4 s), on b", "port 53")
