@@ -44,6 +44,7 @@ hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with
 
 kubernetes: setup horovod ## real daemons of Kubernetes for tests, as root: built from Go's modules once, 9 to 14 minutes of a core
 	@scripts/build_kubernetes.sh
+	@scripts/fetch_spark_operator.sh
 
 tools: ## of Debian, for tests: Chromium for pages, ip and tc for hosts
 	@scripts/install_test_tools.sh

@@ -57,6 +57,21 @@ def test_the_templates_of_pods_name_the_containers_of_spark_and_give_no_rights(r
     assert uncommented(path, re.compile(r"  (?!containers|volumes)[a-zA-Z]+:|  - name: shared-memory")) == []
 
 
+@pytest.mark.parametrize("role", ["driver", "executor"])
+def test_an_application_of_the_operator_has_the_same_pods_and_settings(role: str) -> None:
+    path = CONF / "kubernetes" / "spark-application.yaml"
+    spec = yaml.safe_load(path.read_text())["spec"]
+    template = yaml.safe_load((CONF / "kubernetes" / f"{role}.yaml").read_text())
+    assert spec[role]["template"] == {"spec": template["spec"]}
+    of_submit = properties("k8s.conf")
+    assert {key: of_submit.get(key) for key in spec["sparkConf"]} == spec["sparkConf"]
+    assert (str(spec["executor"]["instances"]), spec["executor"]["memoryOverhead"]) == (
+        of_submit["spark.executor.instances"],
+        of_submit["spark.executor.memoryOverhead"],
+    )
+    assert uncommented(path, re.compile(r"  [a-zA-Z]+:")) == ["  name: training"]
+
+
 def test_the_grace_period_of_executors_is_where_spark_reads_it() -> None:
     assert properties("k8s.conf")["spark.kubernetes.executor.terminationGracePeriodSeconds"] == "120s"
     assert "terminationGracePeriodSeconds" not in (CONF / "kubernetes" / "executor.yaml").read_text()
