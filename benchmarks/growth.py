@@ -15,8 +15,7 @@ from statistics import median
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from sparktrain.driver.engines import local_batch
-from sparktrain.state import placement
-from sparktrain.state.seats import policies
+from sparktrain.state.gangs import timeouts
 from tests.faults.growing import grow
 
 TARGET_S = 2.0
@@ -46,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    placement.SHRINK_AFTER_S, policies.GROW_AFTER_S = 0.0, 2.0
+    timeouts.REPLACEMENT_S, timeouts.COOLDOWN_S = 0.0, 2.0
     local_batch.Restarts.lost = comes_back
     rows = []
     preload = ["tensorflow", "keras", "horovod.tensorflow"]

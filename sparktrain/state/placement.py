@@ -6,15 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from sparktrain.base.ids import AgentId
 from sparktrain.config.gang_spec import Role
 from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.memory_snapshots import HeldSnapshots
 from sparktrain.state.outcome import OF_DRAIN, FailureKind
 from sparktrain.state.prospects import able, able_count, first_idle, idle
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import NOT_FORMED, Trial
-
-SHRINK_AFTER_S = 30.0
-"""How long a gang that may continue smaller waits for lost agents to be replaced."""
 
 
 def next_gang(sweep: Sweep, agents: Agents, held: HeldSnapshots, at: float) -> tuple[Trial, list[AgentState]] | None:
@@ -52,7 +50,7 @@ def gang_size(sweep: Sweep, trial: Trial, agents: Agents, at: float) -> int:
         return full_size
     # Nothing replaces the agents that a drained gang leaves: it would wait for that in vain.
     is_drained = bool(trial.restarts) and trial.restarts[-1].how in OF_DRAIN
-    if not is_drained and (short_since is None or at < short_since + SHRINK_AFTER_S):
+    if not is_drained and (short_since is None or at < short_since + timeouts.REPLACEMENT_S):
         return full_size
     return max(smallest, min(full_size, able_count(agents, sweep)))
 

@@ -24,6 +24,7 @@ from sparktrain.state.allocation.claims import Claim, claim_of, lacking_members
 from sparktrain.state.checkpoint_parts import PartsDecision
 from sparktrain.state.deadlines import GangRounds, hang, not_joined
 from sparktrain.state.ending import Ending
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang, GangCheckpoints, GangStatus, settled_parts
 from sparktrain.state.gangs.gang_progress import GangAttendance, Pace
 from sparktrain.state.health import NEVER_ENTERED
@@ -31,9 +32,8 @@ from sparktrain.state.losses.adoption import Adoptions, swept
 from sparktrain.state.losses.draining import Draining
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.losses.lost_agents import LostAgents
-from sparktrain.state.losses.member_restart import END_TIMEOUT_S, MemberRestarts
+from sparktrain.state.losses.member_restart import MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
-from sparktrain.state.losses.prepared import END_TIMEOUT_S as PREPARED_TIMEOUT_S
 from sparktrain.state.losses.prepared import PreparedProcesses
 from sparktrain.state.losses.seat_changes import SeatChanges
 from sparktrain.state.memory_snapshots import MemorySnapshot
@@ -51,8 +51,6 @@ KILL_GRACE_S = 2.0
 """Between SIGTERM and SIGKILL, for a member that ran out of time."""
 CAUSE_TIMEOUT_S = 1.0
 """How long a failure that may follow from another member's waits for a report of that one."""
-STOP_TIMEOUT_S = 15.0
-"""Until a stopped member must have ended; then its agent counts as lost."""
 
 TIMEOUT_GRACE_S = 5.0
 """From `ctx.should_stop()` to the end of a trial that is pruned, or of all once the run's timeout is over, or too many
@@ -378,7 +376,7 @@ class RunMachine:
             return []
         # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
         grace_s = 0.0 if gang.stop.continues or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
-        gang.stop.by = at + grace_s + STOP_TIMEOUT_S
+        gang.stop.by = at + grace_s + timeouts.END_S
         for rank in gang.in_state(SeatState.EMPTY, SeatState.VACANT):
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)
         if gang.status is GangStatus.ENDED:
@@ -548,7 +546,7 @@ class RunMachine:
             commands += self._check_gang(gang, at)
         commands += [*self._handovers.check(at), *self._changes.on_tick(at)]
         for agent in self._prepared.overdue(at):
-            reason = f"its process, which no gang needs, did not end within {PREPARED_TIMEOUT_S:g} s"
+            reason = f"its process, which no gang needs, did not end within {timeouts.LEFT_S:g} s"
             commands += self._drop(agent, reason, at)
         return [*commands, *self._draining.advance(at), *self._check_run(at)]
 
@@ -558,12 +556,12 @@ class RunMachine:
         if gang.stop.by is not None:
             if at < gang.stop.by:
                 return []
-            reason = f"its member did not end within {STOP_TIMEOUT_S:g} s of being stopped"
+            reason = f"its member did not end within {timeouts.END_S:g} s of being stopped"
             return [command for agent, _ in gang.live() for command in self._drop(agent, reason, at)]
         if gang.stop.advised_until is not None and at >= gang.stop.advised_until:
             return self._stop_members(gang, at)
         if (hung := self._restarts.overdue(gang, at)) is not None:
-            return self._drop(gang.agents[hung], f"its member hangs, and did not end within {END_TIMEOUT_S:g} s", at)
+            return self._drop(gang.agents[hung], f"its member hangs, and did not end within {timeouts.END_S:g} s", at)
         limit = self.sweep.spec.trial_timeout_s
         blamed = list[do.Command]()
         running_since = gang.attendance.running_since

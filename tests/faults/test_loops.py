@@ -22,7 +22,7 @@ from sparktrain.driver.engines import local_batch
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
-from sparktrain.state.seats import policies
+from sparktrain.state.gangs import timeouts
 from tests import trainings
 from tests.faults.test_draining import agent_of
 from tests.support.healed_members import Members, members_in
@@ -382,7 +382,7 @@ def test_a_member_comes_back_after_a_step(
         restarts._lives[slot].due = now + 2.0
         return True
 
-    monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
+    monkeypatch.setattr(timeouts, "COOLDOWN_S", 0.5)
     monkeypatch.setattr(local_batch.Restarts, "lost", later)
     result = resized(framework, tmp_path, [[1, 5, 0]], agents=three, step_s=0.1)
 

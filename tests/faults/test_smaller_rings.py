@@ -10,7 +10,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.driver.engines import local_batch
-from sparktrain.state.seats import policies
+from sparktrain.state.gangs import timeouts
 from tests.faults.conftest import RING
 from tests.faults.shrinking import BATCH, ROWS, repeat, shrink, table
 
@@ -102,7 +102,7 @@ def test_a_member_comes_back_and_all_train_each_row_once(
         restarts._lives[slot].due = now + 2.0
         return True
 
-    monkeypatch.setattr(policies, "GROW_AFTER_S", 0.5)
+    monkeypatch.setattr(timeouts, "COOLDOWN_S", 0.5)
     monkeypatch.setattr(local_batch.Restarts, "lost", later)
     params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1, "awaits_offer": awaits_offer}
     with st.pool(st.local(slots=3), preload=RING) as pool:

@@ -11,9 +11,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain.driver.engines import local_batch
-from sparktrain.state import placement
-from sparktrain.state.losses import member_restart
-from sparktrain.state.seats import policies
+from sparktrain.state.gangs import timeouts
 from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
 
@@ -150,7 +148,7 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slot of the killed agent is lost for good, and the gang waits for no other."""
-    monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
+    monkeypatch.setattr(timeouts, "REPLACEMENT_S", 0.0)
     monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras"]) as pool:
         smaller, _ = trained(
@@ -176,9 +174,8 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None, keeps: bool
 ) -> None:
     """`keeps`: the other member keeps its process while it is alone."""
-    monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
-    monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
-    monkeypatch.setattr(policies, "GROW_AFTER_S", 2.0)
+    monkeypatch.setattr(timeouts, "REPLACEMENT_S", 0.0)
+    monkeypatch.setattr(timeouts, "COOLDOWN_S", 2.0)
     monkeypatch.setattr(local_batch.Restarts, "lost", _comes_later)
     params = {"folder": str(tmp_path)} | ({"last": None} if keeps else {})
     result = pool.run(
@@ -213,9 +210,8 @@ def growing(backend: str) -> Callable[..., Any]:
 def test_a_member_that_dies_as_soon_as_it_has_joined_costs_one_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "SHRINK_AFTER_S", 0.0)
-    monkeypatch.setattr(member_restart, "MOVE_TIMEOUT_S", 0.0)  # a ring that heals waits as long
-    monkeypatch.setattr(policies, "GROW_AFTER_S", 2.0)
+    monkeypatch.setattr(timeouts, "REPLACEMENT_S", 0.0)
+    monkeypatch.setattr(timeouts, "COOLDOWN_S", 2.0)
     monkeypatch.setattr(local_batch.Restarts, "lost", _comes_later)
     with st.pool(st.local(slots=2), preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sparktrain.base.ids import CHIEF, AgentId, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.gangs.gang_progress import GangAttendance
 from sparktrain.state.losses.absence import MemberAbsences
@@ -27,7 +28,6 @@ from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import MemberRestarted
 from sparktrain.state.seats.gang_facts import GangFacts
-from sparktrain.state.seats.policies import GROW_AFTER_S
 from sparktrain.state.seats.seat import SeatState
 from tests.histories.ring_model import RingModel
 from tests.histories.test_gangs import act, check_end, check_journal, check_members, check_memory, finish
@@ -120,7 +120,7 @@ def deed(world: World, what: str, which: int, names: list[AgentId]) -> None:
         for agent in busy:
             world.declare(agent, shrinks=True)
     elif what == "wait":
-        world.tick(GROW_AFTER_S)
+        world.tick(timeouts.COOLDOWN_S)
     elif what == "lose last" and busy:
         world.lose(busy[-1])
     elif what == "lose busy" and busy:

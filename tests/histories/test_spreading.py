@@ -19,13 +19,14 @@ from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import AgentStatus
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.handovers import Handovers
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import MemberRestarted
 from sparktrain.state.seats.gang_facts import GangFacts
-from sparktrain.state.seats.policies import SETTLED_S, crowded
+from sparktrain.state.seats.policies import crowded
 from sparktrain.state.seats.seat_change import ChangeReason, SeatChange
 from tests.histories.ring_model import RingModel
 from tests.histories.test_gangs import check_end, check_journal, check_members, finish
@@ -167,7 +168,9 @@ class History:
                 return
         self.crowded_since = self.world.at if self.crowded_since is None else self.crowded_since
         waited_s = self.world.at - self.crowded_since
-        assert waited_s <= SETTLED_S + TICK_S, f"{self.members_on(gang)} since {waited_s:g} s, and others have room"
+        assert waited_s <= timeouts.COOLDOWN_S + TICK_S, (
+            f"{self.members_on(gang)} since {waited_s:g} s, and others have room"
+        )
 
     def check_moves(self, gang: Gang | None) -> None:
         """One process at a time waits for the place of a member, and no ring breaks for it."""

@@ -3,13 +3,10 @@
 from msgspec import Struct
 
 from sparktrain.base.ids import Rank
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.moments import later
 from sparktrain.state.outcome import Failure
 from sparktrain.state.seats.seat_change import SeatChange
-
-PAUSE_INTERVAL_S = 60.0
-"""From a request to pause for another gang to the next one. The members may take half of it to their snapshots; then
-they train on as they are."""
 
 
 class GangFault(Struct, gc=False):
@@ -75,7 +72,7 @@ class GangStop(Struct, gc=False):
 
     def pauses(self, at: float) -> bool:
         """Whether members may have paused, because they were asked to for another gang."""
-        return self.pause is not None and at < self.pause.asked_at + PAUSE_INTERVAL_S
+        return self.pause is not None and at < self.pause.asked_at + timeouts.PAUSE_INTERVAL_S
 
     def postpone(self, seconds: float) -> None:
         """See `Gang.postpone`."""

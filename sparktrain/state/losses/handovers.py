@@ -25,6 +25,7 @@ from sparktrain.base.ids import CHIEF, AgentId, Member, Rank, TrialId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import records as fact
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import Absence
 from sparktrain.state.losses.handover import MOST_STANDBY_FAILURES, Handover
@@ -34,12 +35,6 @@ from sparktrain.state.outcome import Failure, FailureKind, Loss, RestartHow
 from sparktrain.state.seats.gang_facts import FactSources, GangFacts
 from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.seats.seat_change import ChangeReason, SeatChange
-
-READY_TIMEOUT_S = 120.0
-"""From the start of a prepared process until it waits for its ring; longer for one that waits for a loss, where members
-have longer to join."""
-LEAVE_TIMEOUT_S = 120.0
-"""From the offer until the members have left their ring: they agree about each second, and after whole steps."""
 
 Commands = list[do.Command]
 
@@ -64,7 +59,7 @@ class Handovers:
         """
         handovers = gang.handovers
         if change.reason is ChangeReason.STANDBY:
-            by = at + max(READY_TIMEOUT_S, self._sweep.limits.join_timeout_s)
+            by = at + max(timeouts.HANDOVER_S, self._sweep.limits.join_timeout_s)
             standby, start = self._processes.start(gang, change, by)
             handovers.standbys.append(standby)
             return [start]
@@ -73,7 +68,7 @@ class Handovers:
             handover.change = change
             handovers.current = handover
             return self._offer(gang, handover, at)
-        handovers.current, start = self._processes.start(gang, change, at + READY_TIMEOUT_S)
+        handovers.current, start = self._processes.start(gang, change, at + timeouts.HANDOVER_S)
         return [start]
 
     # ---- processes that wait for a loss, see `standbys`
@@ -169,7 +164,7 @@ class Handovers:
         gang.absences.newest_ring += 1
         handover.ring = gang.absences.newest_ring
         handover.state = SeatState.WAITING
-        handover.by = at + LEAVE_TIMEOUT_S
+        handover.by = at + timeouts.HANDOVER_S
         offer = partial(m.Seating, ring=handover.ring, places=places_with(gang, handover), moving=handover.rank)
         return [do.Send(agent, offer(member=member)) for agent, member in gang.live()]
 

@@ -27,6 +27,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.deadlines import Late, stuck
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang, GangStatus
 from sparktrain.state.losses.absence import Absence, LaterLoss
 from sparktrain.state.losses.memory_tier import MemoryTier
@@ -36,13 +37,6 @@ from sparktrain.state.seats.gang_facts import FactSources, GangFacts
 from sparktrain.state.seats.policies import lost
 from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.seats.seat_change import SeatChange
-
-AGENT_TIMEOUT_S = 5.0
-"""How long a lost member waits for an agent on its host: for that of an executor which is there already, or rejoins."""
-MOVE_TIMEOUT_S = 30.0
-"""How long one that may move waits for any agent: a cluster takes about so long to replace an executor."""
-END_TIMEOUT_S = 15.0
-"""Until a member that hangs must have ended; then its agent counts as lost."""
 
 KINDS = frozenset(
     {
@@ -70,7 +64,7 @@ class MemberRestarts:
         self._has_servers = Role.PS in run.sweep.limits.roles
         """Members meet at parameter servers, or serve their chief, and train on without a lost one."""
         self._moves = run.sweep.limits.moves_lost_members
-        self._wait_s = MOVE_TIMEOUT_S if self._moves else AGENT_TIMEOUT_S
+        self._wait_s = timeouts.REPLACEMENT_S if self._moves else timeouts.AGENT_S
         self._waiting: dict[TrialId, None] = {}
         """Trials with a gang that may have a member without an agent, in the order of their losses: each event looks
         at them."""
@@ -126,7 +120,7 @@ class MemberRestarts:
             elif absence.reserved:
                 absence.reserved = False
                 absence.state = SeatState.LEAVING
-                absence.by = at + END_TIMEOUT_S
+                absence.by = at + timeouts.END_S
                 commands.append(do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0)))
         return commands
 
@@ -136,7 +130,7 @@ class MemberRestarts:
         # When several members hang, they wait for each other: no single one is the cause.
         if not self._restarts(gang, rank, failure, at) or len(stuck(gang, self._sweep.spec, at)) > 1:
             return []
-        gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, SeatState.LEAVING, at + END_TIMEOUT_S)
+        gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, SeatState.LEAVING, at + timeouts.END_S)
         return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]
 
     def _restarts(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:

@@ -11,15 +11,13 @@ from sparktrain.base.ids import AgentId, Member
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.agents import Agents
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.losses.handover import Handover
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.seats.seat_change import SeatChange
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
-
-END_TIMEOUT_S = 60.0
-"""Until a process that belongs to no gang any more must have ended; then its agent is lost."""
 
 Commands = list[do.Command]
 
@@ -84,7 +82,7 @@ class PreparedProcesses:
 
     def leave(self, agent: AgentId, member: Member, at: float) -> None:
         """The process of `agent` belongs to no gang any more, and ends soon."""
-        self._ending[agent] = (member, at + END_TIMEOUT_S)
+        self._ending[agent] = (member, at + timeouts.LEFT_S)
 
     def ended(self, agent: AgentId) -> bool:
         """The process of `agent` is gone; whether it belonged to no gang."""

@@ -13,18 +13,12 @@ from msgspec.structs import replace
 from sparktrain.base.ids import CHIEF, Rank
 from sparktrain.config.gang_spec import Role
 from sparktrain.state.agents import AgentState
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.losses.handover import MOST_STANDBY_FAILURES
 from sparktrain.state.placement import gang_size, most_on_host
 from sparktrain.state.seats.gang_facts import GangFacts, is_steady
 from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.seats.seat_change import ChangeReason, SeatChange, StateSource
-
-GROW_AFTER_S = 5.0
-"""How long a gang trains before it grows: agents that come back one after the other do not each cost a restart."""
-SETTLED_S = 2.0
-"""How long a ring trains before a member moves off a crowded host: right after a loss another one may follow."""
-SETTLE_TIMEOUT_S = 20.0
-"""From the change of a ring until its new process has made a step: before that it cannot leave the ring again."""
 
 Policy = Callable[[GangFacts], SeatChange | None]
 
@@ -112,7 +106,9 @@ def crowded(facts: GangFacts) -> SeatChange | None:
     most = most_on_host(sweep, gang.size)
     host = max(on_host, key=lambda name: on_host[name], default=None)
     changed_at = gang.handovers.changed_at or gang.attendance.running_since
-    if most is None or host is None or on_host[host] <= most or changed_at is None or facts.at < changed_at + SETTLED_S:
+    if most is None or host is None or on_host[host] <= most:
+        return None
+    if changed_at is None or facts.at < changed_at + timeouts.COOLDOWN_S:
         return None
     # The last one: the chief moves only alone.
     rank = max(rank for rank, agent in facts.agents.items() if agent.host == host)
@@ -136,7 +132,7 @@ def vacant(facts: GangFacts) -> SeatChange | None:
         return None
     # Not soon after a loss, when the next gang would wait for the agents of a whole one.
     changed_at = max(running_since, gang.absences.shrunk_at or running_since)
-    if facts.at < changed_at + GROW_AFTER_S or not (facts.trains and facts.idle):
+    if facts.at < changed_at + timeouts.COOLDOWN_S or not (facts.trains and facts.idle):
         return None
     size = min(full_size, members + len(facts.idle))
     text = f"grows to {size} members: agents are there again"
@@ -179,7 +175,7 @@ def _prepared(facts: GangFacts, change: SeatChange) -> SeatChange | None:
 def _is_settling(facts: GangFacts) -> bool:
     """The members have changed their ring just now, and can soon do so again for an agent that is idle."""
     handovers = facts.gang.handovers
-    if handovers.changed_at is None or facts.at >= handovers.changed_at + SETTLE_TIMEOUT_S:
+    if handovers.changed_at is None or facts.at >= handovers.changed_at + timeouts.SETTLE_S:
         return False
     # Those that are not new declare it still; a loop that keeps its size never does.
     able = 0 < len(facts.gang.attendance.moves) < len(facts.gang.ranks)

@@ -8,9 +8,8 @@ from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.outcome import FailureKind, Loss
-from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import DrainCompleted, DrainDecided
 from sparktrain.state.recovery import recovered
 from tests.support.limits import run_limits
@@ -85,7 +84,7 @@ def test_a_smaller_gang_follows_without_the_wait_for_replacements(world: World) 
     before = world.at
     leave(world, [first, second])
     assert by_rank(world) == [first]
-    assert world.at - before < SHRINK_AFTER_S
+    assert world.at - before < timeouts.REPLACEMENT_S
     [start] = world.all(do.PlaceMember)[-1:]
     assert (start.size, start.memory.step) == (1, 12)
 
@@ -96,7 +95,7 @@ def test_without_agents_it_waits_at_its_checkpoint(world: World) -> None:
     for agent in (first, second):
         world.hold(agent, 12, paused=True)
     leave(world, [first, second])
-    world.tick(SHRINK_AFTER_S + 1)
+    world.tick(timeouts.REPLACEMENT_S + 1)
     assert not world.running
     new = world.join("new")
     assert set(by_rank(world)) == {first, new}
@@ -121,7 +120,7 @@ def test_a_trial_of_one_member_is_asked_for_a_checkpoint_and_continues_there(wor
 def test_a_trial_that_makes_no_checkpoint_is_left_to_finish(world: World) -> None:
     agent = alone(world, spare=0)
     world.drain(f"host-{agent}")
-    world.tick(PAUSE_INTERVAL_S - 1)
+    world.tick(timeouts.PAUSE_INTERVAL_S - 1)
     assert len(asked(world)) == 1
     world.tick(2.0)
     assert len(asked(world)) == 2, "it may be between two calls of fit"

@@ -7,9 +7,9 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import GangStatus
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
-from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import SaveFailed, TrialConcluded, TrialReported
 from sparktrain.state.run_machine import CAUSE_TIMEOUT_S
 from sparktrain.state.sweep import REPORT_INTERVAL_S
@@ -358,7 +358,7 @@ def test_a_gang_waits_for_lost_agents_and_then_goes_on_smaller_where_it_may(worl
     world.lose(third)
     world.fail(first, FailureKind.RING)
     world.fail(second, FailureKind.RING)
-    world.tick(SHRINK_AFTER_S - 1)
+    world.tick(timeouts.REPLACEMENT_S - 1)
     assert not world.running
     world.tick(2)
     starts = [each for each in world.all(do.PlaceMember) if each.member.generation == 2]

@@ -5,10 +5,9 @@ import pytest
 from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.outcome import FailureKind
-from sparktrain.state.placement import SHRINK_AFTER_S
 from sparktrain.state.records import GangFormed, GangRecovered
-from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.world import World
 
@@ -24,7 +23,7 @@ def small(world: World, size: int = 3, **limits: object) -> list[AgentId]:
     world.lose(last)
     for agent in left:
         world.fail(agent, FailureKind.RING)
-    world.tick(SHRINK_AFTER_S + 1)
+    world.tick(timeouts.REPLACEMENT_S + 1)
     agents = by_rank(world)
     assert len(agents) == size - 1
     run(world, agents)
@@ -56,7 +55,7 @@ def test_a_gang_grows_at_the_snapshot_after_which_its_members_pause(world: World
     first, second = small(world)
     third = world.join("new")
     assert not asked(world), "it has just started"
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     assert asked(world) == {first, second}
     train(world, [first, second], 20)  # a snapshot that was under way when they were asked
     world.step(first, 24)
@@ -80,7 +79,7 @@ def test_a_gang_grows_at_the_snapshot_after_which_its_members_pause(world: World
 def test_growth_counts_against_no_limit(world: World) -> None:
     agents = small(world)
     world.join("new")
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     for agent in agents:
         world.hold(agent, 12, paused=True)
     stopped(world, agents)
@@ -93,11 +92,11 @@ def test_it_grows_by_as_many_members_as_there_are_agents(world: World) -> None:
     for agent in others:
         world.lose(agent)
     world.fail(first, FailureKind.RING)
-    world.tick(SHRINK_AFTER_S + 1)
+    world.tick(timeouts.REPLACEMENT_S + 1)
     run(world, [first])
     train(world, [first], 10)
     world.join("new")
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     world.hold(first, 11, paused=True)
     stopped(world, [first])
     assert [each.size for each in world.all(do.PlaceMember)][-2:] == [2, 2]
@@ -123,14 +122,14 @@ def test_it_is_not_asked(world: World, why: str) -> None:
             world.succeed(agents[1])
         if why != "no agent":
             world.join("new")
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     assert not asked(world)
 
 
 def test_a_loss_while_it_grows_is_a_loss(world: World) -> None:
     first, second = small(world)
     world.join("new")
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     world.hold(first, 12, paused=True)
     world.fail(second, FailureKind.SIGNAL)
     world.fail(first, FailureKind.STOPPED)
@@ -142,7 +141,7 @@ def test_a_loss_while_it_grows_is_a_loss(world: World) -> None:
 def test_members_that_return_instead_have_their_result(world: World) -> None:
     first, second = small(world)
     world.join("new")
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     world.succeed(first)
     world.succeed(second)
     assert world.status(0) == "succeeded"

@@ -7,13 +7,12 @@ from sparktrain.base.ids import AgentId, Generation, Member, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.gangs.gang_stop import PAUSE_INTERVAL_S
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.machine import Machine
 from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Loss, Outcome, Restart
 from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
 from sparktrain.state.restart import Decision
-from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, trial
 from tests.unit.state.ps_gangs import again, placed, whole
 from tests.unit.state.test_growth import small
@@ -153,7 +152,7 @@ def grown(world: World, seconds: float) -> list[AgentId]:
     for agent in agents:
         world.declare(agent)
     new = world.join("new")
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     assert len(world.sent(m.AskSnapshot)) == len(agents)
     world.lose(new)
     world.tick(seconds)
@@ -162,7 +161,7 @@ def grown(world: World, seconds: float) -> list[AgentId]:
 
 def test_members_that_could_not_grow_heal_again() -> None:
     world = World()
-    [start] = placed(world.fail(grown(world, PAUSE_INTERVAL_S)[1], FailureKind.MEMORY))
+    [start] = placed(world.fail(grown(world, timeouts.PAUSE_INTERVAL_S)[1], FailureKind.MEMORY))
     assert start.may_grow, "as the others do, it looks for a request to pause"
 
 

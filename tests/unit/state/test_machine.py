@@ -7,10 +7,11 @@ from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
 from sparktrain.state.ending import Ending
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.health import FIRST_BACK_OFF_S
 from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.restart import Cause, cause_of
-from sparktrain.state.run_machine import KILL_GRACE_S, STOP_TIMEOUT_S
+from sparktrain.state.run_machine import KILL_GRACE_S
 from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World, kinds
 
@@ -170,7 +171,7 @@ def test_a_trial_that_returns_while_it_is_being_stopped_has_succeeded(world: Wor
 def test_an_agent_whose_member_does_not_end_when_stopped_is_dropped(world: World) -> None:
     [agent] = running(world, trial_timeout_s=10.0)
     world.tick(11)
-    world.tick(KILL_GRACE_S + STOP_TIMEOUT_S)
+    world.tick(KILL_GRACE_S + timeouts.END_S)
     assert [each.agent for each in world.all(do.DropAgent)] == [agent]
     assert world.status(0) == "failed"
 

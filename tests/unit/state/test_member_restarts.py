@@ -8,7 +8,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state import events as on
-from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.machine import Machine
 from sparktrain.state.outcome import FailureKind, Loss, Outcome
 from sparktrain.state.records import GangRestarted, LossRecorded, MemberRestarted
@@ -174,7 +174,7 @@ def test_deadlines_move_with_a_suspended_coordinator() -> None:
     world.lose(agents[WORKER])
     world.at += 1000.0
     world.feed(on.Ticked(world.at))
-    world.tick(AGENT_TIMEOUT_S - 1.0)
+    world.tick(timeouts.AGENT_S - 1.0)
     assert not whole(world)
     world.tick(2.0)
     assert whole(world)

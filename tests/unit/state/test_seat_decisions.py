@@ -348,35 +348,35 @@ beside a vacant seat they pause | size 4, min_workers 1
 """,
     "crowded": """
 three of three are on one host, and the last one moves | hosts aaa
-    join b7, wait 3 => 2@b7 is prepared
+    join b7, wait 6 => 2@b7 is prepared
 not right after the ring has formed | hosts aaa
-    join b7, wait 1 => nothing
+    join b7, wait 4 => nothing
 two of three are on one host
-    join c7, wait 3 => 1@c7 is prepared
+    join c7, wait 6 => 1@c7 is prepared
 its next process is ready
-    join c7, wait 3, ready c7 => 1 form ring 0 of a c b; 0 1 2 may leave for ring 1 of a c b, where 1 changes
+    join c7, wait 6, ready c7 => 1 form ring 0 of a c b; 0 1 2 may leave for ring 1 of a c b, where 1 changes
 it has moved
-    join c7, wait 3, ready c7, leave 1, meet => 1 moved, 0 steps lost; 0 1 2 train on in ring 1 of a c b
+    join c7, wait 6, ready c7, leave 1, meet => 1 moved, 0 steps lost; 0 1 2 train on in ring 1 of a c b
 a host that would be as full is no help
-    join b7, wait 3 => nothing
+    join b7, wait 6 => nothing
 half of the members may be on one host | hosts aabb, size 4
-    join c7, wait 3 => nothing
+    join c7, wait 6 => nothing
 it moves to the host with the fewest members | hosts aaaab, size 5
-    join b7, join c8, wait 3 => 3@c8 is prepared
+    join b7, join c8, wait 6 => 3@c8 is prepared
 without `spread` it stays | hosts aaa, spread False
-    join b7, wait 3 => nothing
+    join b7, wait 6 => nothing
 a member cannot heal | hosts aaa
-    unable 0, join b7, wait 3 => nothing
+    unable 0, join b7, wait 6 => nothing
 the member is lost before it moves
-    join c7, wait 3, lose 1 => 0 2 leave ring 0; c7 end
+    join c7, wait 6, lose 1 => 0 2 leave ring 0; c7 end
 the next process of a lost member starts on the host with the fewest | hosts abc
     join a7, join d8, lose 1 => 0 2 leave ring 0; 1@d8 start in ring 1
 a ring that has healed settles first
-    signal 1, port 1, meet, join c7, wait 1 => nothing
+    signal 1, port 1, meet, join c7, wait 4 => nothing
 and then a member moves
-    signal 1, port 1, meet, join c7, wait 3 => 1@c7 is prepared
+    signal 1, port 1, meet, join c7, wait 6 => 1@c7 is prepared
 where one has just moved the next one waits | hosts aaaa, size 4
-    join b7, wait 3, ready b7, leave 3, lost a3, join c8, meet, wait 1 => nothing
+    join b7, wait 6, ready b7, leave 3, lost a3, join c8, meet, wait 4 => nothing
 """,
     "vacant": """
 a ring that has just become smaller waits for more agents

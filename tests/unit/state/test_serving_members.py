@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktrain.state.losses.member_restart import AGENT_TIMEOUT_S
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.outcome import FailureKind
 from tests.unit.state.gangs import trial
 from tests.unit.state.ps_gangs import EVALUATOR, OTHER, PS, ROLES, WORKER, cluster, come_back, placed, whole
@@ -69,7 +69,7 @@ def test_a_chief_that_fails_for_want_of_the_worker_restarts_the_gang_with_the_ca
 def test_the_gang_restarts_when_no_agent_comes_for_the_worker() -> None:
     world = World()
     world.lose(cluster(world, serving=True)[WORKER])
-    world.tick(AGENT_TIMEOUT_S + 1.0)
+    world.tick(timeouts.AGENT_S + 1.0)
     assert whole(world)
 
 

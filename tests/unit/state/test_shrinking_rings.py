@@ -5,9 +5,8 @@ import pytest
 from sparktrain.base.ids import AgentId, Rank
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
-from sparktrain.state.placement import SHRINK_AFTER_S
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.records import MemberRestarted
-from sparktrain.state.seats.policies import GROW_AFTER_S
 from tests.unit.state.gangs import by_rank, gang, run, trial
 from tests.unit.state.ps_gangs import placed, whole
 from tests.unit.state.test_growth import asked, stopped, train
@@ -70,7 +69,7 @@ def with_process(world: World, step: int = STEP + 10) -> AgentId:
     continue_in(world, 1)
     new = world.join("new")
     assert new not in world.running, "it has just become smaller"
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     train(world, [agents[0], agents[2]], step)
     [start] = [start for start in world.all(do.PlaceMember) if start.prepared]
     assert (start.agent, start.member.rank, start.size) == (new, 1, 3)
@@ -117,9 +116,9 @@ def test_both_members_come_back_to_two_vacant_places(back: int) -> None:
     for number in range(back):
         world.join(f"new{number}")
     if back == 1:
-        world.tick(GROW_AFTER_S)
+        world.tick(timeouts.COOLDOWN_S)
         assert not asked(world), "so soon after the losses the next gang would wait for a fourth agent"
-        world.tick(SHRINK_AFTER_S - GROW_AFTER_S - 1.0)
+        world.tick(timeouts.REPLACEMENT_S - timeouts.COOLDOWN_S - 1.0)
         train(world, agents[:2], STEP + 20)
     pause_and_grow(world, agents[:2], STEP + 24)
     assert len(by_rank(world)) == 2 + back
@@ -140,7 +139,7 @@ def test_both_members_come_back_to_two_vacant_places(back: int) -> None:
 def pause_and_grow(world: World, members: list[AgentId], step: int) -> None:
     """The members are asked to pause, hold what they have after `step`, and end; the next gang trains."""
     before = len(world.sent(m.AskSnapshot))
-    world.tick(GROW_AFTER_S)
+    world.tick(timeouts.COOLDOWN_S)
     assert [ask.member.rank for ask in world.sent(m.AskSnapshot)[before:]] == list(range(len(members)))
     for agent in members:
         world.step(agent, step)

@@ -6,8 +6,8 @@ import pytest
 
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.liveness import ANSWER_S
-from sparktrain.state.seats.policies import SETTLED_S
 from tests.unit.state.gangs import by_rank, run, trial
 from tests.unit.state.test_handovers import move
 from tests.unit.state.test_healing_rings import STEP
@@ -65,9 +65,9 @@ def test_a_member_moves_once_another_host_has_an_agent(hosts: str) -> None:
     [crowded] = [host for host, count in members_on(world).items() if count > 1]
     count = members_on(world)[crowded]
     world.join("c9", "c", 9)
-    world.tick(SETTLED_S / 2)
+    world.tick(timeouts.COOLDOWN_S / 2)
     assert not prepared(world), "the ring has just formed"
-    world.tick(SETTLED_S)
+    world.tick(timeouts.COOLDOWN_S)
     [start] = prepared(world)
     rank = start.member.rank
     assert (start.agent, agents[rank][0]) == ("c9", crowded)
@@ -85,7 +85,7 @@ def test_the_move_is_withdrawn_where_the_member_is_lost_before() -> None:
     world = begun("aab")
     agents = by_rank(world)
     world.join("c9", "c", 9)
-    world.tick(2 * SETTLED_S)
+    world.tick(2 * timeouts.COOLDOWN_S)
     [start] = prepared(world)
     lost = agents[start.member.rank]
     commands = world.lose(lost)
