@@ -11,6 +11,8 @@
 # to build for other machines. Exit status 2: something is missing that only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=horovod
+source scripts/common.sh
 
 script=scripts/build_horovod.sh
 nccl=
@@ -21,6 +23,7 @@ python=$venv/bin/python
 stamp=$venv/.horovod # names the build that is installed and was seen to work
 wheels=${XDG_CACHE_HOME:-$HOME/.cache}/sparktrain/wheels
 building=$wheels/.building # removed at the end; what a killed build left there is removed by the next
+log=$building/log
 
 version=0.28.1
 sdist="horovod==$version --hash=sha256:92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
@@ -32,27 +35,6 @@ setuptools==80.9.0 --hash=sha256:062d34222ad13e0cc312a4c02d73f059e86a4acbfbdea8f
 # Every x86_64 server since 2013 has these. Left alone, Horovod takes what the building machine has.
 [[ $(uname -m) == x86_64 ]] && usual_flags="-mavx -mf16c -mfma" || usual_flags=""
 flags=${HOROVOD_BUILD_ARCH_FLAGS:-$usual_flags}
-
-say() { echo "horovod: $*"; }
-
-fail() {
-  echo "horovod: $1" >&2
-  exit "${2:-1}"
-}
-
-quietly() {
-  "$@" >"$building/log" 2>&1 || {
-    tail -n 100 "$building/log" >&2
-    fail "${FUNCNAME[1]} failed: the last lines of what it said are above"
-  }
-}
-
-wait_for_lock() {
-  flock --nonblock "$1" || {
-    say "waiting for another run"
-    flock "$1"
-  }
-}
 
 # shellcheck source=scripts/horovod_nccl.sh
 [[ ! $nccl ]] || source $nccl
@@ -84,13 +66,7 @@ install_compiler() {
   [[ -x $(command -v g++) ]] || missing+=(g++)
   [[ -x $(command -v make) ]] || missing+=(make)
   [[ ! $nccl || -x $(command -v "$clang") ]] || missing+=("${clang/++/}")
-  [[ ${missing[*]} ]] || return 0
-  [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
-    fail "install these Debian packages first, as root: apt-get install ${missing[*]}" 2
-  say "installing ${missing[*]} with apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  quietly apt-get update
-  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 "${missing[@]}"
+  [[ ! ${missing[*]} ]] || install_from_debian "${missing[@]}"
 }
 
 fetch() {
@@ -217,7 +193,6 @@ build() {
   mv "$building/${wheel##*/}" "$wheel"
 }
 
-# Two runs of make may start at once, and checkouts share the wheels: the second waits for the first.
 exec 8<scripts
 wait_for_lock 8
 name_the_build

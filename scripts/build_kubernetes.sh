@@ -7,6 +7,8 @@
 # add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=kubernetes
+source scripts/common.sh
 
 sources=(scripts/kubernetes/go.mod scripts/kubernetes/go.sum scripts/kubernetes/pause/main.go)
 version=$(sed -n 's|.*k8s.io/kubernetes v\([0-9.]*\).*|\1|p' "${sources[0]}")
@@ -14,30 +16,7 @@ go_version=$(sed -n 's|^go \([0-9]*\.[0-9]*\).*|\1|p' "${sources[0]}")
 all=${XDG_CACHE_HOME:-$HOME/.cache}/sparktrain/kubernetes
 programs=$all/$version-$(cat "${sources[@]}" | sha256sum | head -c 8)
 building=$all/.building # with both of Go's caches; what a killed run left there is removed by the next
-
-say() { echo "kubernetes: $*"; }
-
-fail() {
-  echo "kubernetes: $1" >&2
-  exit "${2:-1}"
-}
-
-quietly() {
-  "$@" >"$building/log" 2>&1 || {
-    tail -n 50 "$building/log" >&2
-    fail "${FUNCNAME[1]} failed: the last lines of its output are above"
-  }
-}
-
-wait_for_lock() {
-  flock --nonblock "$1" || {
-    say "waiting for another run"
-    flock "$1"
-  }
-}
-
-# A user's PATH may lack the folders of daemons.
-is_there() { [[ -x $(PATH=$PATH:/usr/sbin:/sbin command -v "$1") ]]; }
+log=$building/log
 
 missing_packages() {
   is_there containerd || echo containerd
@@ -62,18 +41,6 @@ check_go() {
     fail "Go is $installed, and Kubernetes $version needs $go_version or newer: install it from https://go.dev/dl" 2
 }
 
-install_missing_packages() {
-  local missing
-  missing=$(missing_packages | xargs)
-  [[ $missing ]] || return 0
-  [[ -x $(command -v apt-get) ]] || fail "install these first, by their names in Debian: $missing" 2
-  say "installing $missing with apt-get"
-  export DEBIAN_FRONTEND=noninteractive
-  quietly apt-get update
-  # shellcheck disable=SC2086 # one word for each package
-  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
-}
-
 build() {
   local of=k8s.io/component-base/version
   cd scripts/kubernetes
@@ -87,7 +54,6 @@ build() {
 check_machine
 [[ ! -d $programs || $(missing_packages) ]] || exit 0
 
-# Two runs of make may start at once, and checkouts share the programs: the second waits for the first.
 mkdir -p "$all"
 exec 9>"$all/.lock"
 wait_for_lock 9
@@ -96,7 +62,8 @@ rm -rf "$building"
 mkdir "$building"
 trap 'rm -rf "$building"' EXIT
 
-install_missing_packages
+read -ra missing < <(missing_packages | xargs)
+[[ ! ${missing[*]} ]] || install_from_debian "${missing[@]}"
 [[ ! -d $programs ]] || exit 0
 check_go
 say "building Kubernetes $version (9 to 14 minutes of a core, once)"

@@ -9,17 +9,14 @@
 # missing, or the machine is no x86_64.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=torch
+source scripts/common.sh
 
 [[ $# -le 2 && ${1:-} != -* ]] || { echo "usage: scripts/install_torch.sh [ENVIRONMENT [TORCH_ENVIRONMENT]]" >&2 && exit 2; }
 lock=constraints-torch.txt
 main=$(realpath --no-symlinks "${1:-.venv}")
 torch=$(realpath --no-symlinks "${2:-.venv-torch}")
 stamp=$torch/.complete # what is installed, and for which environment
-
-fail() {
-  echo "torch: $1" >&2
-  exit "${2:-1}"
-}
 
 [[ $(uname -m) == x86_64 ]] || fail "$lock has packages for x86_64 alone, and this machine is $(uname -m)" 2
 [[ -x $main/bin/python ]] || fail "$main has no Python: run \`make setup\`, or name another environment" 2
@@ -32,7 +29,7 @@ exec 7<scripts
 flock 7
 [[ ! -f $stamp || $(<"$stamp") != "$content" ]] || exit 0
 
-echo "torch: installing torch into $torch (some minutes, once)"
+say "installing torch into $torch (some minutes, once)"
 rm -rf "$torch"
 "$main/bin/python" -m venv --without-pip "$torch"
 "$main/bin/uv" pip install --quiet --native-tls --python "$torch/bin/python" --require-hashes --no-deps --only-binary :all: \

@@ -5,6 +5,10 @@
 # only an administrator can add.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=setup
+source scripts/common.sh
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
 venv=.venv
 stamp=$venv/.complete
@@ -13,25 +17,6 @@ images=/usr/share/datasets/fashion-mnist
 content=${1:-all}
 lock=constraints.txt
 [[ $content != demo ]] || lock=constraints-demo.txt
-
-say() { echo "setup: $*"; }
-
-fail() {
-  echo "setup: $*" >&2
-  exit 2
-}
-
-quietly() {
-  local log
-  log=$(mktemp)
-  "$@" >"$log" 2>&1 || {
-    cat "$log" >&2
-    rm -f "$log"
-    echo "setup: failed: $*" >&2
-    exit 1
-  }
-  rm -f "$log"
-}
 
 java_is_there() {
   local version
@@ -60,18 +45,11 @@ missing_packages() {
 
 install_missing_packages() {
   local missing
-  [[ ! ${JAVA_HOME:-} || $content == packages ]] || java_is_there || fail "JAVA_HOME ($JAVA_HOME) is no Java 17 or later: correct or unset it"
-  missing=$(missing_packages | xargs)
-  [[ $missing ]] || return 0
-  [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
-    fail "install these Debian packages first, as root: apt-get install $missing"
-  say "installing $missing with apt-get (about a minute)"
-  export DEBIAN_FRONTEND=noninteractive
-  quietly apt-get update
-  # shellcheck disable=SC2086 # one word for each package
-  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 $missing
-  missing=$(missing_packages | xargs)
-  [[ ! $missing ]] || fail "installed, but still not found: $missing"
+  [[ ! ${JAVA_HOME:-} || $content == packages ]] || java_is_there || fail "JAVA_HOME ($JAVA_HOME) is no Java 17 or later: correct or unset it" 2
+  read -ra missing < <(missing_packages | xargs)
+  [[ ${missing[*]} ]] || return 0
+  install_from_debian "${missing[@]}"
+  [[ ! $(missing_packages) ]] || fail "installed, but still not found: $(missing_packages | xargs)" 2
 }
 
 install_locked_packages() {
@@ -100,9 +78,8 @@ is_installed() {
   return 1
 }
 
-# Two runs of make may start at once: the second waits for the first.
 exec 9<scripts
-flock 9
+wait_for_lock 9
 
 install_missing_packages
 is_installed "$lock" constraints.txt || install_locked_packages

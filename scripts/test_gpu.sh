@@ -3,23 +3,20 @@
 # GPU it reports that, and succeeds. Installs what is missing first, TensorFlow's libraries of CUDA (3 GB) among it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=gpu
+source scripts/common.sh
 
 lock=constraints-cuda.txt
 stamp=.venv/.cuda # the lock that is installed
 
-fail() {
-  echo "gpu: $1" >&2
-  exit "${2:-1}"
-}
-
 if ! [[ $(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null) =~ [0-9] ]]; then
-  echo "gpu: skipped, for nvidia-smi lists no GPU here: run it on a machine with an NVIDIA GPU"
+  say "skipped, for nvidia-smi lists no GPU here: run it on a machine with an NVIDIA GPU"
   exit
 fi
 [[ $(uname -m) == x86_64 ]] || fail "$lock has packages for x86_64 alone, and this machine is $(uname -m)" 2
 make --no-print-directory horovod
 if ! cmp --quiet "$stamp" "$lock"; then
-  echo "gpu: installing the libraries of CUDA into .venv (3 GB, some minutes, once)"
+  say "installing the libraries of CUDA into .venv (3 GB, some minutes, once)"
   .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes --no-deps \
     --only-binary :all: -r "$lock" || fail "the packages of $lock cannot be installed: see above"
   cp "$lock" "$stamp"

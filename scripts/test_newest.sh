@@ -8,6 +8,8 @@
 # are .venv-newest/3.11 and so on, rebuilt each time. Exit status 2: a Python is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=test-newest
+source scripts/common.sh
 
 rings=(tests/unit tests/histories tests/contract)
 without_spark=(
@@ -30,8 +32,6 @@ if [[ ${WITH:-} == *pyspark* ]]; then
   # PySpark 4.0 and 4.1 leave the sockets open through which they read results.
   tests=(-W 'ignore:unclosed <socket.socket:ResourceWarning' "${on_spark[@]}")
 fi
-
-say() { echo "test-newest: $*"; }
 
 versions() { sed -nE 's/^([a-z0-9._-]+)(\[.*\])?==([^ ;]+).*/\1 \3/p' "$1" | sort; }
 

@@ -3,32 +3,22 @@
 # fills once (root; a minute, 5 GB with the packages). `make test` runs on this machine's Python, the oldest in CI.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+subject=test-newest-python
+source scripts/common.sh
 
 suite=trixie
 root=${XDG_CACHE_HOME:-$HOME/.cache}/sparktrain/debian-$suite
+log=$root.log
 packages=python3,python3-venv,ca-certificates,git,libgomp1,make,procps
 
-fail() {
-  echo "test-newest-python: $*" >&2
-  exit 2
-}
-
-[[ $EUID -eq 0 ]] || fail "debootstrap and chroot need root: run it as root, or make test-unit with a .venv of that Python"
+[[ $EUID -eq 0 ]] || fail "debootstrap and chroot need root: run it as root, or make test-unit with a .venv of that Python" 2
 
 fetch() {
-  local log
-  command -v debootstrap >/dev/null || {
-    apt-get update -q >/dev/null
-    DEBIAN_FRONTEND=noninteractive apt-get install -q --yes --no-install-recommends debootstrap >/dev/null
-  }
+  is_there debootstrap || install_from_debian debootstrap
   rm -rf "$root" "$root.unfinished"
   mkdir -p "$root.unfinished"
-  log=$root.log
-  echo "test-newest-python: fetching Debian's $suite into $root (a minute)"
-  debootstrap --variant=minbase --include="$packages" "$suite" "$root.unfinished" >"$log" 2>&1 || {
-    tail -n 20 "$log" >&2
-    fail "debootstrap failed; all it printed is in $log"
-  }
+  say "fetching Debian's $suite into $root (a minute)"
+  quietly debootstrap --variant=minbase --include="$packages" "$suite" "$root.unfinished"
   mv "$root.unfinished" "$root"
 }
 

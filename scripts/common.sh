@@ -1,0 +1,39 @@
+# What scripts that install and build share: sourced by them, with `subject`, the word that their lines begin with, and
+# `log`, the file of a command's output.
+# shellcheck shell=bash disable=SC2154 # the variables of the script that sources this
+
+say() { echo "$subject: $*"; }
+
+fail() {
+  echo "$subject: $1" >&2
+  exit "${2:-1}"
+}
+
+# Shows the end of a command's output where it fails.
+quietly() {
+  "$@" >"$log" 2>&1 || {
+    tail -n 100 "$log" >&2
+    fail "${FUNCNAME[1]} failed: the last lines of its output are above"
+  }
+}
+
+# Two runs of make may start at once, and checkouts share what they build: the second waits for the first.
+wait_for_lock() {
+  flock --nonblock "$1" || {
+    say "waiting for another run"
+    flock "$1"
+  }
+}
+
+# A user's PATH may lack the folders of daemons and of administrators' programs.
+is_there() { [[ -x $(PATH=$PATH:/usr/sbin:/sbin command -v "$1") ]]; }
+
+# Exit status 2: only an administrator can add what is missing.
+install_from_debian() {
+  [[ $EUID -eq 0 && -x $(command -v apt-get) ]] ||
+    fail "install these Debian packages first, as root: apt-get install $*" 2
+  say "installing $* with apt-get"
+  export DEBIAN_FRONTEND=noninteractive
+  quietly apt-get update
+  quietly apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=120 "$@"
+}
