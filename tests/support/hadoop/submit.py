@@ -1,27 +1,23 @@
 """spark-submit on a YARN of tests: settings with which an application starts fast, and how it ended."""
 
 import os
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 from uuid import uuid4
 
-from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import FAST_JVM, jvm_here
 from sparktrain.driver.submitted_jobs.command import ENVIRONMENT, PYTHON
 from tests.support.daemons import DaemonError
 from tests.support.hadoop.ports import HOST
 from tests.support.hadoop.yarn import Yarn
 from tests.support.hadoop.yarn_conf import LABEL
+from tests.support.spark_submit import SparkSubmit
 
 Mode = Literal["client", "cluster"]
 
 _MASTER_PYTHON_KEY = "spark.yarn.appMasterEnv.PYSPARK_PYTHON"
-_POLL_S = 0.25
-_TAIL_CHARACTERS = 4000
 
 
 def fast_conf(cluster: Yarn) -> dict[str, str]:
@@ -65,59 +61,29 @@ def _from_pack(cluster: Yarn, mode: Mode) -> dict[str, str]:
     }
 
 
-class Submission:
-    """One application from its `spark-submit` to its end. Its methods block, and belong to one thread."""
+class Submission(SparkSubmit):
+    """One application from its `spark-submit` to its end."""
 
     def __init__(self, cluster: Yarn, command: list[str], tag: str) -> None:
+        super().__init__(cluster.folder, command, tag, cluster.env)
         self.containers: dict[str, str] = {}
         """All that the ResourceManager was seen to give it, the application master's too: the node of each, by id."""
         self._cluster = cluster
-        self._command = command
-        self._tag = tag
-        self._log = cluster.folder / "submissions" / f"{tag}.log"
-        self._process: subprocess.Popen[bytes] | None = None
         self._application: str | None = None
-
-    def start(self) -> None:
-        """Start spark-submit; returns at once."""
-        self._log.parent.mkdir(exist_ok=True)
-        mine = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self._log.parent,
-                env={**mine, **self._cluster.env},
-                start_new_session=True,
-            )
-
-    @property
-    def pid(self) -> int:
-        """Of spark-submit, which is the driver's JVM in client mode."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of spark-submit; None while it runs."""
-        assert self._process is not None
-        return self._process.poll()
 
     @property
     def application(self) -> str | None:
         """Its id, as soon as the ResourceManager has it."""
         if self._application is None:
-            found = (self._cluster.rest(f"apps?applicationTags={self._tag}")["apps"] or {}).get("app", ())
-            self._application = next((str(each["id"]) for each in found), None)
+            apps = (self._cluster.rest(f"apps?applicationTags={self.tag}")["apps"] or {}).get("app", ())
+            self._application = next((str(app["id"]) for app in apps), None)
         return self._application
 
     @property
     def output(self) -> str:
         """What spark-submit has printed until now, on stdout and stderr; in cluster mode, the driver and executors
         too."""
-        shown = self._log.read_text(errors="replace")
+        shown = super().output
         return shown if self._application is None else shown + self._cluster.logs(self._application)
 
     @property
@@ -131,25 +97,9 @@ class Submission:
             if self.application is not None:
                 self.containers |= self._cluster.containers_of(self.application)
 
-    def wait(self, timeout_s: float) -> int:
-        """Wait for the end, and look for containers meanwhile; the exit code. Raises DaemonError after `timeout_s`."""
-        clock = SystemClock()
-        started_at = clock.now()
-        while (code := self.exit_code) is None:
-            self.look()
-            if clock.now() - started_at > timeout_s:
-                tail = self.output[-_TAIL_CHARACTERS:]
-                raise DaemonError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{tail}")
-            pause(_POLL_S)
-        return code
-
     def close(self) -> None:
         """End spark-submit and its application, if they have not ended."""
-        if self.exit_code is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            assert self._process is not None
-            self._process.wait()
+        super().close()
         with suppress(DaemonError):
             if self.application is not None:
                 self._cluster.kill_application(self.application)

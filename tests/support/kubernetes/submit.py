@@ -2,8 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from sparktrain.base.clock import SystemClock, pause
 from sparktrain.cluster.spark_session import jvm_here
 from tests.support.daemons import DaemonError
 from tests.support.hadoop.java import java_home
@@ -19,13 +16,12 @@ from tests.support.kubernetes import pod_image
 from tests.support.kubernetes.api import ApiError
 from tests.support.kubernetes.cluster import ACCOUNT, NAMESPACE, SUBMITTER, Kubernetes
 from tests.support.local_spark import spark_home
+from tests.support.spark_submit import SparkSubmit
 
 Mode = Literal["client", "cluster"]
 
 TAG = "application"
 """The label of all pods of a submission."""
-_POLL_S = 0.25
-_TAIL_CHARACTERS = 4000
 
 
 def fast_conf(cluster: Kubernetes, mode: Mode = "client") -> dict[str, str]:
@@ -80,48 +76,25 @@ def _written(cluster: Kubernetes, name: str, text: str) -> Path:
     return path
 
 
-class Submission:
-    """One application from its `spark-submit` to its end. Its methods block, and belong to one thread."""
+class Submission(SparkSubmit):
+    """One application from its `spark-submit` to its end."""
 
     def __init__(self, cluster: Kubernetes, command: list[str], tag: str) -> None:
+        env = {
+            "SPARK_HOME": spark_home(),
+            "JAVA_HOME": java_home(),
+            "SPARK_SUBMIT_OPTS": jvm_here(),
+            "SPARK_LOCAL_IP": cluster.host,
+            "PYSPARK_PYTHON": sys.executable,
+        }
+        # Executors, which are not root, write into the folders of a driver that is.
+        super().__init__(cluster.folder, command, tag, env, umask=0)
         self._cluster = cluster
-        self._command = command
-        self._tag = tag
-        self.log = cluster.folder / "submissions" / f"{tag}.log"
-        """What spark-submit prints."""
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start spark-submit; returns at once."""
-        self.log.parent.mkdir(exist_ok=True)
-        own = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        spark = {"SPARK_HOME": spark_home(), "JAVA_HOME": java_home(), "SPARK_SUBMIT_OPTS": jvm_here()}
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.log.parent,
-                env={**own, **spark, "SPARK_LOCAL_IP": self._cluster.host, "PYSPARK_PYTHON": sys.executable},
-                start_new_session=True,
-                umask=0,  # executors, which are not root, write into the folders of a driver that is
-            )
-
-    @property
-    def pid(self) -> int:
-        """Of spark-submit, which is the driver's JVM in client mode."""
-        return self._started().pid
-
-    @property
-    def exit_code(self) -> int | None:
-        """Of spark-submit; None while it runs."""
-        return self._started().poll()
 
     @property
     def pods(self) -> list[dict[str, Any]]:
         """Those of its pods that are there now; `executors` and `driver` are part of them."""
-        return self._cluster.pods(f"{TAG}={self._tag}")
+        return self._cluster.pods(f"{TAG}={self.tag}")
 
     @property
     def executors(self) -> list[dict[str, Any]]:
@@ -130,41 +103,24 @@ class Submission:
 
     @property
     def output(self) -> str:
-        """What spark-submit has printed until now, on stdout and stderr; in cluster mode, the driver too."""
-        shown = self.log.read_text(errors="replace")
+        """See base class."""
+        shown = super().output
         for pod in self.pods:
             if pod["metadata"]["labels"]["spark-role"] == "driver":
                 with suppress(ApiError):  # its container has not started
                     shown += self._cluster.logs(pod["metadata"]["name"])
         return shown
 
-    def wait(self, timeout_s: float) -> int:
-        """Wait for the end; the exit code. Raises DaemonError, with its last lines and pods, after `timeout_s`."""
-        clock = SystemClock()
-        started_at = clock.now()
-        while (code := self.exit_code) is None:
-            if clock.now() - started_at > timeout_s:
-                shown = self._cluster.kubectl(
-                    "describe", "pods", f"--namespace={NAMESPACE}", f"--selector={TAG}={self._tag}"
-                )
-                tail = self.output[-_TAIL_CHARACTERS:]
-                raise DaemonError(f"spark-submit of {self._tag} has not ended after {timeout_s:g} s:\n{tail}\n{shown}")
-            pause(_POLL_S)
-        return code
+    def story(self) -> str:
+        """See base class."""
+        return self._cluster.kubectl("describe", "pods", f"--namespace={NAMESPACE}", f"--selector={TAG}={self.tag}")
 
     def close(self) -> None:
         """End spark-submit and its pods, if they have not ended."""
-        if self.exit_code is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._started().wait()
+        super().close()
         for pod in self.pods:
             with suppress(DaemonError):  # it ends by itself
                 self._cluster.delete_pod(pod["metadata"]["name"], grace_s=0)
-
-    def _started(self) -> "subprocess.Popen[bytes]":
-        assert self._process is not None
-        return self._process
 
 
 @contextmanager
