@@ -1,4 +1,4 @@
-# What scripts that install and build share: sourced by them, with `subject`, the word that their lines begin with, and
+# What scripts that install and build share: sourced by them, with `subject`, the first word of their lines, and
 # `log`, the file of a command's output.
 # shellcheck shell=bash disable=SC2154 # the variables of the script that sources this
 

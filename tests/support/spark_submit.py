@@ -61,7 +61,7 @@ class SparkSubmit:
         """Called again and again while the application runs."""
 
     def story(self) -> str:
-        """What the cluster tells of the application, for the error of one that does not end."""
+        """What the cluster reports of the application, for the error of one that does not end."""
         return ""
 
     def wait(self, timeout_s: float) -> int:
