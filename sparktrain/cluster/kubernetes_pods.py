@@ -1,4 +1,4 @@
-"""Why executors' pods do not start on Kubernetes, by what the API server reports of them. Pure."""
+"""Why executors' pods do not start on Kubernetes, and on which nodes they are, by what the API server reports. Pure."""
 
 import re
 from collections import Counter
@@ -28,6 +28,12 @@ def waiting(pods: Iterable[Mapping[str, Any]]) -> str:
     """What the pods that have not started wait for, with the next step; empty where no pod reports a reason."""
     reasons = Counter(reason for pod in pods if _is_pending(pod) for reason in _reasons(pod))
     return "; ".join(f"{formatting.count(number, 'executor pod')} {reason}" for reason, number in reasons.most_common())
+
+
+def nodes(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The nodes of pods by the host names of their processes: these may be a part of the pod's name."""
+    specs = {str(pod["metadata"]["name"]): pod["spec"] for pod in pods}
+    return {spec.get("hostname") or name: str(spec["nodeName"]) for name, spec in specs.items() if "nodeName" in spec}
 
 
 def _is_pending(pod: Mapping[str, Any]) -> bool:

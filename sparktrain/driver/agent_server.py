@@ -18,10 +18,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from sparktrain.base import formatting
 from sparktrain.base.clock import Clock
 from sparktrain.base.ids import AgentId, Member, RunId
+from sparktrain.base.threads import aside
 from sparktrain.cluster.executor_loss import UnexplainedLosses
+from sparktrain.cluster.kubernetes_client import PodNodes
 from sparktrain.config.versions import mismatch
 from sparktrain.driver.gpu_claims import GpuClaims
 from sparktrain.errors import ProtocolError
@@ -98,6 +102,8 @@ class Server:
         self._stored: Callable[[AgentId, Member, str], None] = lambda agent, member, problem: None
         self.on_feed: Callable[[m.MemberFeed, Callable[[m.FeedEnded], None]], None] = lambda message, answer: None
         """Called with each message about a stream, and with what sends an answer from any thread."""
+        self.pod_nodes: PodNodes | None = None
+        """None where agents are in no pods, or name their nodes themselves."""
         self.settled: Callable[[AgentId], int] = lambda agent: 0
         """How many messages of an agent about members are settled: see `HeartbeatAck`."""
 
@@ -211,6 +217,9 @@ class Server:
             join = await link.receive()
         if not isinstance(join, m.Join):
             raise ProtocolError(f"the first message of {link.peer} is {type(join).__name__}, not Join")
+        if self.pod_nodes is not None:
+            node = await aside(partial(self.pod_nodes, join.host), "sparktrain-nodes")
+            join = replace(join, host=node)
         if reason := mismatch(self._versions, join.versions, join.host):
             self._refused = reason
             await self._refuse(link, join, reason)
@@ -234,6 +243,7 @@ class Server:
         self.absences.remove(join.slot)
         if join.away.reason:
             logger.info("agent %s of host %s has rejoined: %s", join.agent, join.host, join.away.reason)
+        logger.info("agent %s has joined from %s on host %s", join.agent, join.address, join.host)
         self._streams[join.agent] = _Stream(link, join.batch)
         self.joined = join.versions
         self.unexplained.joined(join.agent, join.task)

@@ -35,8 +35,8 @@ class GpuClaims:
         self._clock = clock
         self._gpu_mib = gpu_mib
         self._holders: dict[AgentId, _Holder] = {}
-        self._on_host: dict[str, dict[AgentId, _Holder]] = {}
-        """The same by host."""
+        self._on_machine: dict[tuple[str, str], dict[AgentId, _Holder]] = {}
+        """The same by machine."""
 
     async def take(self, join: m.Join) -> str:
         """Note the GPUs of an agent that joins; returns why it may not have them, when live agents leave no room.
@@ -50,7 +50,7 @@ class GpuClaims:
             await self._clock.sleep(_POLL_S)
         self.free(join.agent)  # of a life before, perhaps on another host
         self._holders[join.agent] = holder = _Holder(join, self._clock.now())
-        self._on_host.setdefault(join.host, {})[join.agent] = holder
+        self._on_machine.setdefault(_machine(join), {})[join.agent] = holder
         return ""
 
     def heard(self, agent: AgentId) -> None:
@@ -63,18 +63,26 @@ class GpuClaims:
         holder = self._holders.pop(agent, None)
         if holder is None:
             return
-        host_holders = self._on_host[holder.join.host]
-        del host_holders[agent]
-        if not host_holders:
-            del self._on_host[holder.join.host]
+        machine = _machine(holder.join)
+        machine_holders = self._on_machine[machine]
+        del machine_holders[agent]
+        if not machine_holders:
+            del self._on_machine[machine]
 
     def _problem(self, join: m.Join, heard_since: float | None) -> str:
         """Why the agent may not have its GPUs, by the agents that were heard since then, or all; empty when it may."""
-        host_holders = self._on_host.get(join.host, {}).values()
-        other_joins = [holder.join for holder in host_holders if heard_since is None or holder.heard_at > heard_since]
+        machine_holders = self._on_machine.get(_machine(join), {}).values()
+        other_joins = [
+            holder.join for holder in machine_holders if heard_since is None or holder.heard_at > heard_since
+        ]
         if self._gpu_mib:
             return shortage(join, other_joins, self._gpu_mib)
         return next(filter(None, (conflict(other_join, join) for other_join in other_joins)), "")
+
+
+def _machine(user: GpuUser) -> tuple[str, str]:
+    """Host and address: pods of one node have GPUs of their own, which may have equal names."""
+    return user.host, user.address
 
 
 def shortage(join: m.Join, others: Sequence[m.Join], gpu_mib: int) -> str:
@@ -109,7 +117,7 @@ def conflict(one: GpuUser, other: GpuUser) -> str:
     Those of one executor can: within it, Spark may divide a GPU.
     """
     shared = sorted(set(one.devices) & set(other.devices))
-    if one.host != other.host or one.executor == other.executor or not shared:
+    if _machine(one) != _machine(other) or one.executor == other.executor or not shared:
         return ""
     return (
         f"agents {one.slot} and {other.slot} have the same GPU, {shared[0]} on {other.host}: Spark's "

@@ -164,6 +164,7 @@ class AgentPool:
         listener = GrpcListener(address.bind, (address.port,), self._certificates.server)
         claims = GpuClaims(SystemClock(), self.engine.gpu_mib)
         server = Server(listener, SystemClock(), installed_versions(), self.preload, self._certificates, claims)
+        server.pod_nodes = self.engine.pod_nodes()
         reasons = self.engine.loss_reasons()
         announcements = self.engine.announcements()
         self._coordinator = Coordinator(

@@ -17,6 +17,8 @@ from sparktrain.config.versions import REPORTED, installed_versions
 from sparktrain.executor.devices import Device, devices
 from sparktrain.protocol.ticket import AgentTicket
 
+NODE_KEY = "SPARKTRAIN_NODE"
+"""The variable with the node of a pod, which a pod template can set: Spark gives executors that of the pod alone."""
 _TAGS = "spark.job.tags"
 """The property of a task with the tags of its job."""
 
@@ -26,6 +28,7 @@ class Placement(Struct, frozen=True):
 
     slot: int
     host: str
+    """In a pod the node, where its template names it; else the pod."""
     pid: int
     executor: int
     """The id of Spark's process that starts all tasks of the executor."""
@@ -59,7 +62,7 @@ def placement(slot: int, ticket: AgentTicket) -> Placement:
     spark_task = SparkTask(task.stageId(), task.taskAttemptId()) if task is not None else None
     return Placement(
         slot=slot,
-        host=socket.gethostname(),
+        host=os.environ.get(NODE_KEY) or socket.gethostname(),
         pid=os.getpid(),
         executor=os.getppid(),
         cpus=cpus,

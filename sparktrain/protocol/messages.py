@@ -135,6 +135,7 @@ class Join(Small, frozen=True, tag=True, kw_only=True):
     slot: int
     """Partition of the agents' Spark job, from 0; a restarted agent has the slot of the one before it."""
     host: str
+    """In a pod the node, where its template names it; else the pod, and the driver looks for its node."""
     pid: int
     versions: dict[str, str]
     """Versions of `python`, `sparktrain` and, where installed, of frameworks; `KERAS_BACKEND` where that is set."""
@@ -143,7 +144,7 @@ class Join(Small, frozen=True, tag=True, kw_only=True):
     executor: int = 0
     """The process on the host that all agents of one executor come from."""
     address: str = "127.0.0.1"
-    """IP address of this host, which the other agents reach."""
+    """IP address of this host, or of the pod, which the other agents reach."""
     task: SparkTask | None = None
     away: AgentAbsence = AgentAbsence()
     """Of an agent that rejoins."""

@@ -42,8 +42,9 @@ class AgentState:
     id: AgentId
     slot: int
     host: str
+    """Where it is, in a pod the node: what fails on a host, is drained or spread, concerns all its pods."""
     address: str = "127.0.0.1"
-    """IP address of its host, which other agents reach."""
+    """IP address of its machine or pod, which other agents reach."""
     gpus: int = 0
     """GPUs that Spark gives its members."""
     status: AgentStatus = AgentStatus.PREPARING
@@ -58,6 +59,11 @@ class AgentState:
     """What announced that the agent leaves, in a few words; empty while nothing has."""
     leaves_within_s: float | None = None
     """For how long it stays then at most; None where that is not known."""
+
+    @property
+    def machine(self) -> tuple[str, str]:
+        """See `MemberAddress.machine`."""
+        return self.host, self.address
 
     def move(self, status: AgentStatus) -> None:
         """Change to `status`. Raises IllegalMoveError for a move that is not legal."""
@@ -173,15 +179,14 @@ class Agents:
         self._leases.renew(agent, at)
 
     def doubt(self, agent_id: AgentId, at: float) -> list[AgentId]:
-        """Others cannot reach the host of the agent: all agents there are soon lost, each unless it is heard of.
+        """Others cannot reach the machine of the agent: all agents there are soon lost, each unless it is heard of.
 
         Returns those that are to show that they are alive.
         """
         doubted = self._all.get(agent_id)
         if doubted is None or not self._leases.doubt(agent_id, at):
             return []
-        host = doubted.host, doubted.address
-        neighbors = [agent.id for agent in self._all.values() if (agent.host, agent.address) == host]
+        neighbors = [agent.id for agent in self._all.values() if agent.machine == doubted.machine]
         return [agent_id, *(agent for agent in neighbors if self._leases.doubt(agent, at))]
 
     def is_doubted(self, agent: AgentId) -> bool:

@@ -26,8 +26,8 @@ class AgentJoined(Event, frozen=True, tag=True):
     agent: AgentId
     slot: int
     host: str
+    """See `AgentState`."""
     address: str = "127.0.0.1"
-    """IP address of its host, which other agents reach."""
     gpus: int = 0
     """GPUs that Spark gives its members."""
     held: HeldMember | None = None

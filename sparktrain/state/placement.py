@@ -128,7 +128,15 @@ def _by_host(agents: Iterable[AgentState], shunned: Collection[str | None], firs
     for agent in agents:
         hosts.setdefault(agent.host, []).append(agent)
     fullest_first = sorted(hosts, key=lambda host: (host != first, host in shunned, -len(hosts[host])))
-    return [agent for host in fullest_first for agent in hosts[host]]
+    return [agent for host in fullest_first for agent in _by_machine(hosts[host])]
+
+
+def _by_machine(agents: Sequence[AgentState]) -> list[AgentState]:
+    """Those of one pod next to each other: some programs compute the machine of a rank from its number."""
+    order: dict[tuple[str, str], int] = {}
+    for agent in agents:
+        order.setdefault(agent.machine, len(order))
+    return sorted(agents, key=lambda agent: order[agent.machine])
 
 
 def places(agents: Sequence[AgentState], roles: Sequence[Role]) -> tuple[MemberAddress, ...]:

@@ -11,12 +11,17 @@ class MemberAddress(Struct, frozen=True):
     """One member of a gang, as the others reach it."""
 
     host: str
-    """Name of its host."""
+    """Name of its host, in a pod that of the node."""
     address: str
-    """IP address of its host."""
+    """Its IP address, in a pod that of the pod."""
     port: int
     """Held by its process until its backend takes it."""
     role: Role
+
+    @property
+    def machine(self) -> tuple[str, str]:
+        """Members of one machine see the same files, shared memory and GPUs. A pod is one, and a node has many."""
+        return self.host, self.address
 
 
 class Formation(Struct, frozen=True):
@@ -24,7 +29,7 @@ class Formation(Struct, frozen=True):
 
     rank: int
     places: tuple[MemberAddress, ...]
-    """By rank; members of one host need not be neighbours."""
+    """By rank; members of one machine need not be neighbours."""
 
     @property
     def size(self) -> int:
@@ -48,30 +53,30 @@ class Formation(Struct, frozen=True):
 
     @property
     def local_rank(self) -> int:
-        """Number of this member among those of its host, from 0."""
-        return sum(place.host == self.mine.host for place in self.places[: self.rank])
+        """Number of this member among those of its machine, from 0."""
+        return sum(place.machine == self.mine.machine for place in self.places[: self.rank])
 
     @property
     def local_size(self) -> int:
-        """Members on this host."""
-        return sum(place.host == self.mine.host for place in self.places)
+        """Members on this machine."""
+        return sum(place.machine == self.mine.machine for place in self.places)
 
     @property
     def cross_rank(self) -> int:
-        """Number of this member's host among the hosts that have a member of this local rank, from 0."""
-        return len(self._hosts(self.rank))
+        """Number of this member's machine among those that have a member of this local rank, from 0."""
+        return len(self._machines(self.rank))
 
     @property
     def cross_size(self) -> int:
-        """Hosts that have a member of this local rank."""
-        return len(self._hosts(self.size))
+        """Machines that have a member of this local rank."""
+        return len(self._machines(self.size))
 
-    def _hosts(self, before: int) -> list[str]:
-        hosts = []
+    def _machines(self, before: int) -> list[tuple[str, str]]:
+        machines = []
         for rank, place in enumerate(self.places[:before]):
-            if sum(earlier_place.host == place.host for earlier_place in self.places[:rank]) == self.local_rank:
-                hosts.append(place.host)
-        return hosts
+            if sum(earlier.machine == place.machine for earlier in self.places[:rank]) == self.local_rank:
+                machines.append(place.machine)
+        return machines
 
     def cluster(self) -> dict[str, list[str]]:
         """`host:port` of the members of each role, in the order of their ranks, as TensorFlow writes a cluster."""

@@ -105,7 +105,7 @@ class TrainContext:
 
     @property
     def local_rank(self) -> int:
-        """The number of this member among the members of its gang on this host, from 0."""
+        """The number of this member among the members of its gang on this machine, or in this pod, from 0."""
         return self._gang.read_rank().local_rank
 
     @property

@@ -12,6 +12,7 @@ from sparktrain.cluster.spark_facts import Facts, slots
 from sparktrain.cluster.yarn_capacity import demand_of
 from sparktrain.config.param_files.load import load_gang, load_params
 from sparktrain.errors import SpecError
+from sparktrain.executor.spark_task import NODE_KEY
 from tests.conf import CONF, properties
 
 SPARK_FILES = sorted(path.name for path in CONF.glob("*.conf"))
@@ -75,6 +76,12 @@ def test_an_application_of_the_operator_has_the_same_pods_and_settings(role: str
 def test_the_grace_period_of_executors_is_where_spark_reads_it() -> None:
     assert properties("k8s.conf")["spark.kubernetes.executor.terminationGracePeriodSeconds"] == "120s"
     assert "terminationGracePeriodSeconds" not in (CONF / "kubernetes" / "executor.yaml").read_text()
+
+
+def test_agents_learn_their_node_from_the_template_of_executors() -> None:
+    [container] = yaml.safe_load((CONF / "kubernetes" / "executor.yaml").read_text())["spec"]["containers"]
+    [variable] = container["env"]
+    assert variable == {"name": NODE_KEY, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
 
 
 @pytest.mark.parametrize("name", YAML_FILES)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import Missing
+from sparktrain.cluster.kubernetes_client import PodNodes
 from sparktrain.cluster.task_failures import TaskFailures
 from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.config.connect_server import ConnectServer
@@ -184,6 +185,10 @@ class Engine(ABC):
     def on_one_machine(self) -> bool:
         """Whether all agents are on the machine of this process, so that they see its files."""
         return False
+
+    def pod_nodes(self) -> PodNodes | None:
+        """The nodes of agents' pods; None where agents are in no pods, or where this process cannot ask."""
+        return None
 
     def application_settings(self) -> dict[str, str] | None:
         """Spark's whole configuration, perhaps with secrets, where YARN can run another application as this one.

@@ -15,6 +15,7 @@ from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.import_failures import advice
 from sparktrain.cluster.jvm import hush
+from sparktrain.cluster.kubernetes_client import PodNodes
 from sparktrain.cluster.launch_warnings import check_settings, warn
 from sparktrain.cluster.python_version import settle_python
 from sparktrain.cluster.spark_facts import NOTICE_KEY, Facts, slots
@@ -158,6 +159,11 @@ class SparkEngine(Engine):
     def on_one_machine(self) -> bool:
         """See base class."""
         return self._facts.on_one_machine
+
+    def pod_nodes(self) -> PodNodes | None:
+        """See base class. None for Spark Connect too, which has no client of Kubernetes here."""
+        context = getattr(self._session, "_sc", None)
+        return PodNodes(context) if self._facts.on_kubernetes and context is not None else None
 
     def application_settings(self) -> dict[str, str] | None:
         """See base class: a session in client mode, because a container may have no spark-submit."""

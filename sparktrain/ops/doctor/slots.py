@@ -190,7 +190,7 @@ def _gpus(answers: Sequence[SlotReport], gpus: bool) -> list[Finding]:
     pairs = combinations([answer for answer in answers if not answer.visit.late], 2)
     if shared := next(filter(None, (conflict(answer, peer) for answer, peer in pairs)), ""):
         return [of_message("gpus", Level.FAIL, shared)]
-    held = {(answer.host, device) for answer in answers for device in answer.devices}
+    held = {(answer.host, answer.address, device) for answer in answers for device in answer.devices}
     return [passed("gpus", f"{formatting.count(len(held), 'GPU')} on {_hosts(answers)}")]
 
 

@@ -198,7 +198,7 @@ class MemberRestarts:
         self._memory.held.lost(agent.id)  # it drops what its next member does not resume from
         ring = gang.absences.by_rank[rank].ring
         place = gang.places[rank]
-        if ring or (agent.host, agent.address) != (place.host, place.address):
+        if ring or agent.machine != place.machine:
             gang.move(rank, replace(place, host=agent.host, address=agent.address, port=0))
         trial = self._sweep.trials[gang.trial]
         start = do.PlaceMember(

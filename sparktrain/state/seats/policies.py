@@ -63,7 +63,7 @@ def _agent_for(facts: GangFacts, rank: Rank) -> AgentState | None:
     sign = -1 if place.role is Role.PS else 1
     moves = facts.sweep.limits.moves_lost_members
     spreads = facts.sweep.spec.gang.spread and moves
-    near = [agent for agent in facts.idle if (agent.host, agent.address) == (place.host, place.address)]
+    near = [agent for agent in facts.idle if agent.machine == place.machine]
 
     def order(agent: AgentState) -> tuple[bool, int, int]:
         return agent.id == gang.agents[rank], -facts.on_host[agent.host] if spreads else 0, sign * agent.gpus

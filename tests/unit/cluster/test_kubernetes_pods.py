@@ -1,4 +1,4 @@
-"""What executors' pods wait for, by recorded answers of a real API server of two nodes."""
+"""What executors' pods wait for, and on which nodes they are, by recorded answers of a real API server of two nodes."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,14 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from sparktrain.cluster.kubernetes_client import PodOutlook
+from sparktrain.cluster import kubernetes_client
+from sparktrain.cluster.kubernetes_client import RETRY_S, PodNodes, PodOutlook
 from sparktrain.cluster.kubernetes_pods import waiting
+from tests.unit.clocks import InstantClock
 
-PODS = json.loads((Path(__file__).parent / "kubernetes_answers" / "waiting.json").read_text())
+ANSWERS = Path(__file__).parent / "kubernetes_answers"
+PODS = json.loads((ANSWERS / "waiting.json").read_text())
+RUNNING = json.loads((ANSWERS / "running.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -58,3 +62,31 @@ def test_what_the_client_raises_ends_no_run() -> None:
     context = MagicMock()
     context._jsc.sc.side_effect = RuntimeError("the session is stopped")
     assert PodOutlook(context)() == ""
+
+
+def test_the_node_of_a_pod_is_asked_for_once_by_its_host_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [RUNNING[:1], RUNNING]
+    monkeypatch.setattr(kubernetes_client, "executor_pods", lambda context: answers.pop(0))
+    node_of = PodNodes(None)
+    [first, second] = [pod["spec"]["hostname"] for pod in RUNNING]
+    assert [node_of(first), node_of(first)] == ["node-a", "node-a"]
+    assert len(answers) == 1
+    assert [node_of(second), node_of(first)] == ["node-b", "node-a"]
+    assert not answers
+
+
+def test_a_pod_is_its_own_host_while_its_node_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[object] = []
+
+    def fail(context: object) -> list[dict[str, object]]:
+        requests.append(context)
+        raise RuntimeError("the API server does not answer")
+
+    clock = InstantClock()
+    monkeypatch.setattr(kubernetes_client, "executor_pods", fail)
+    node_of = PodNodes("context", clock)
+    assert [node_of("pod-1"), node_of("pod-2")] == ["pod-1", "pod-2"]
+    assert len(requests) == 1, "agents do not wait for it again and again"
+    clock.pause(RETRY_S)
+    assert node_of("pod-1") == "pod-1"
+    assert len(requests) == 2

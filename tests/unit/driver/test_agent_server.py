@@ -40,6 +40,12 @@ class Scene:
         await settle()
         return link
 
+    async def wait_events(self, count: int) -> None:
+        """Wait until there are so many: a thread beside the loop may have a part in them."""
+        async with asyncio.timeout(10.0):
+            while len(self.events) < count:
+                await settle()
+
     @property
     def ends(self) -> list[str]:
         """Why the run cannot continue."""
@@ -197,3 +203,16 @@ async def test_agents_and_the_port_have_new_certificates_before_the_old_ones_end
         assert "k" not in repr(renewed).lower()
     keeping.cancel()
     await server.close()
+
+
+async def test_the_host_of_an_agent_in_a_pod_is_its_node() -> None:
+    async with open_server() as scene:
+        scene.server.pod_nodes = {"host-0": "node-a"}.get  # type: ignore[assignment]
+        link = await scene.join(0, VERSIONS)
+        await scene.wait_events(1)
+        [joined] = scene.events
+        assert isinstance(joined, on.AgentJoined)
+        assert joined.host == "node-a"
+        link.post(m.Leave("its pod ends"))
+        await scene.wait_events(2)
+        assert "agent 0 on node-a is gone" in scene.server.absences.summary()

@@ -36,7 +36,14 @@ def clock() -> HandClock:
     return HandClock()
 
 
-def join(slot: int, *devices: str, host: str = "gpu-1", executor: int | None = None, mib: int = 0) -> m.Join:
+def join(
+    slot: int,
+    *devices: str,
+    host: str = "gpu-1",
+    executor: int | None = None,
+    mib: int = 0,
+    address: str = "10.0.0.1",
+) -> m.Join:
     return m.Join(
         agent=AgentId(f"{slot}"),
         slot=slot,
@@ -46,15 +53,23 @@ def join(slot: int, *devices: str, host: str = "gpu-1", executor: int | None = N
         devices=devices,
         executor=slot if executor is None else executor,
         device_mib=(mib,) * len(devices),
+        address=address,
     )
 
 
 @pytest.mark.parametrize(
-    "other", [join(1, "GPU-b"), join(1), join(1, "GPU-a", host="gpu-2"), join(1, "GPU-a", executor=0)]
+    "other",
+    [
+        join(1, "0", address="10.0.0.2"),
+        join(1, "GPU-b"),
+        join(1),
+        join(1, "GPU-a", host="gpu-2"),
+        join(1, "GPU-a", executor=0),
+    ],
 )
 async def test_gpus_that_are_nobody_elses(other: m.Join) -> None:
     claims = GpuClaims(HandClock())
-    assert await claims.take(join(0, "GPU-a", "GPU-c")) == ""
+    assert await claims.take(join(0, "GPU-a", "GPU-c", "0")) == ""
     assert await claims.take(other) == ""
 
 

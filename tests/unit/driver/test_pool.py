@@ -85,6 +85,9 @@ class Slots:
     def loss_reasons(self) -> None:
         return None
 
+    def pod_nodes(self) -> None:
+        return None
+
     def announcements(self) -> None:
         return None
 

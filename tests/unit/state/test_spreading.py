@@ -4,10 +4,13 @@ from collections import Counter
 
 import pytest
 
+from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.agents import AgentState
 from sparktrain.state.gangs import timeouts
 from sparktrain.state.liveness import ANSWER_S
+from sparktrain.state.placement import seat
 from tests.unit.state.gangs import by_rank, run, trial
 from tests.unit.state.test_handovers import move
 from tests.unit.state.test_healing_rings import STEP
@@ -52,6 +55,20 @@ def prepared(world: World) -> list[do.PlaceMember]:
 )
 def test_no_host_has_more_than_half_of_the_members_if_the_others_have_agents(hosts: str, size: int, most: int) -> None:
     assert max(members_on(begun(hosts, size)).values()) == most
+
+
+@pytest.mark.parametrize(("most", "expected"), [(None, "a0 a2 a1 a3"), (2, "a0 a2 b4 b5")])
+def test_members_of_one_pod_are_next_to_each_other_and_spread_is_over_nodes(most: int | None, expected: str) -> None:
+    pods = (
+        ("a", "10.0.0.1"),
+        ("a", "10.0.0.2"),
+        ("a", "10.0.0.1"),
+        ("a", "10.0.0.2"),
+        ("b", "10.0.1.1"),
+        ("b", "10.0.1.2"),
+    )
+    agents = [AgentState(AgentId(f"{host}{slot}"), slot, host, address) for slot, (host, address) in enumerate(pods)]
+    assert " ".join(agent.id for agent in seat(agents, 4, most=most)) == expected
 
 
 def test_without_spread_members_are_on_as_few_hosts_as_possible() -> None:

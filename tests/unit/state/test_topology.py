@@ -41,6 +41,13 @@ def test_every_place_in_the_grid_of_hosts_is_taken_once() -> None:
     assert all(each.local_rank < each.local_size and each.cross_rank < each.cross_size for each in all_of_them)
 
 
+def test_pods_of_one_node_are_machines_of_their_own() -> None:
+    places = tuple(MemberAddress("node-a", f"10.0.0.{pod}", 4000, Role.WORKER) for pod in (1, 2, 1))
+    ranks = [(Formation(rank, places).local_rank, Formation(rank, places).local_size) for rank in range(3)]
+    assert ranks == [(0, 2), (0, 1), (1, 2)]
+    assert [Formation(rank, places).cross_rank for rank in range(3)] == [0, 1, 0]
+
+
 def test_a_cluster_as_tensorflow_writes_it() -> None:
     spec = GangSpec(workers=3, ps=1, evaluator=True, backend=Backend.TENSORFLOW)
     places = tuple(MemberAddress("h", f"10.0.0.{n}", 4000, role) for n, role in enumerate(spec.roles()))

@@ -32,6 +32,15 @@ def test_a_member_finds_the_store_of_rank_0_and_its_place() -> None:
     assert values["GLOO_SOCKET_IFNAME"] == values["NCCL_SOCKET_IFNAME"] == "lo"
 
 
+def test_pods_of_a_node_are_groups_of_their_own() -> None:
+    addresses = ("127.0.0.1", "10.1.0.2", "127.0.0.1")
+    places = tuple(MemberAddress("node-a", address, 4000, Role.WORKER) for address in addresses)
+    values = environment(Formation(2, places), 1, {})
+    assert [values[name] for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")] == list(
+        "1202"
+    )
+
+
 @pytest.mark.parametrize(
     ("devices", "local_rank", "local_size"), [("GPU-7", "0", "1"), ("0,1", "1", "2"), ("", "1", "2"), (" , ", "1", "2")]
 )

@@ -19,15 +19,15 @@ def environment(formation: Formation, generation: int, environ: Mapping[str, str
     user has set for Gloo and NCCL stays. Raises FormError.
     """
     chief = formation.places[0]
-    hosts = list(dict.fromkeys(place.host for place in formation.places))
+    machines = list(dict.fromkeys(place.machine for place in formation.places))
     has_own_devices = _sees_own_devices(formation, environ)
     values = {
         "RANK": formation.rank,
         "WORLD_SIZE": formation.size,
         "LOCAL_RANK": 0 if has_own_devices else formation.local_rank,
         "LOCAL_WORLD_SIZE": 1 if has_own_devices else formation.local_size,
-        "GROUP_RANK": hosts.index(formation.mine.host),
-        "GROUP_WORLD_SIZE": len(hosts),
+        "GROUP_RANK": machines.index(formation.mine.machine),
+        "GROUP_WORLD_SIZE": len(machines),
         "MASTER_ADDR": chief.address,
         "MASTER_PORT": chief.port,
         # Otherwise rank 0 would try to serve a second store on that port.
@@ -61,6 +61,6 @@ class _NotingEnviron(os._Environ[str]):
 
 
 def _sees_own_devices(formation: Formation, environ: Mapping[str, str]) -> bool:
-    """Whether this member sees fewer devices than its host has members: then they are not those of all members."""
+    """Whether this member sees fewer devices than its machine has members: then they are not those of all members."""
     devices = [device for device in environ.get(DEVICES, "").split(",") if device.strip()]
     return 0 < len(devices) < formation.local_size

@@ -1,0 +1,89 @@
+"""The hosts of members in pods are nodes: members are spread over them, and leave one that is drained."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktrain.base.clock import SystemClock
+from sparktrain.runs.additions.drain_requests import drain
+from sparktrain.runs.locate import run_in
+from sparktrain.runs.watcher import Observer
+from tests.support.kubernetes import Kubernetes, Submission, submission
+from tests.support.processes import wait_until
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
+
+PROGRAM = Path(__file__).with_name("pod_moves.py")
+START_S = 200.0
+MOVE_S = 60.0
+NODES = ("node-a", "node-b")
+CONF = {
+    "spark.executor.instances": "4",
+    "spark.decommission.enabled": "true",
+    "spark.task.maxFailures": "1000",
+}
+
+
+class Moving:
+    """A ring of two members on four executors, two on each of two nodes."""
+
+    def __init__(self, kubernetes: Kubernetes, submitted: Submission, folder: Path) -> None:
+        self.kubernetes = kubernetes
+        self.submitted = submitted
+        self.folder = folder
+        self.run = run_in(str(folder / "runs" / "moves"))
+
+    def steps(self, rank: int) -> list[dict[str, Any]]:
+        """The steps of a member so far, in all of its processes."""
+        path = self.folder / f"steps-{rank}.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def last(self, key: str) -> list[Any]:
+        """What the newest step of each member has at `key`, such as its pod."""
+        return [self.steps(rank)[-1][key] for rank in (0, 1)]
+
+    def await_last(self, key: str, *values: str) -> None:
+        """Wait until the newest steps of the members have these values, in any order."""
+        wait_until(lambda: sorted(self.last(key)) == sorted(values), MOVE_S, f"the members have {key}: {values}")
+
+    def check_steps(self) -> None:
+        """No member has repeated or omitted a step."""
+        for rank in (0, 1):
+            numbers = [step["step"] for step in self.steps(rank)]
+            assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.fixture(scope="module")
+def moving(kubernetes: Kubernetes) -> Iterator[Moving]:
+    """The ring, while it trains. In the end it has succeeded."""
+    folder = kubernetes.shared / "moves"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with submission(kubernetes, PROGRAM, str(folder), conf=CONF) as submitted:
+        notes = [folder / f"steps-{rank}.jsonl" for rank in (0, 1)]
+        wait_until(lambda: submitted.exit_code or all(path.exists() for path in notes), START_S, "both members train")
+        assert submitted.exit_code is None, submitted.output
+        yield Moving(kubernetes, submitted, folder)
+        (folder / "go").touch()
+        assert submitted.wait(START_S) == 0, submitted.output
+    for restart in json.loads((folder / "results.json").read_text()):
+        assert restart["cause"].startswith(("drained", "spread")), restart
+
+
+def test_the_host_of_a_member_is_its_node_and_a_pod_is_a_machine_of_its_own(moving: Moving) -> None:
+    moving.await_last("node", *NODES)  # members that have started on one node spread as soon as another one has agents
+    [trial] = Observer(moving.run, SystemClock()).look().results
+    assert {member.host for member in trial.members} <= set(NODES)
+    assert moving.last("local_size") == [1, 1]
+
+
+def test_members_leave_a_node_that_is_drained_and_return_when_it_is_not(moving: Moving) -> None:
+    drain(moving.run, "node-a", None)
+    moving.await_last("node", "node-b", "node-b")
+    assert moving.last("local_size") == [1, 1]
+    drain(moving.run, "node-a", None, cancels=True)
+    moving.await_last("node", *NODES)
+    moving.check_steps()
