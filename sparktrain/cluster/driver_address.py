@@ -16,10 +16,10 @@ PORT_KEY = "spark.sparktrain.driver.port"
 """Port on which the coordinator listens; 0 for any free one."""
 THIS_MACHINE = "127.0.0.1"
 """The address on which only processes of this machine can connect."""
-_SPARK_HOST_KEY = "spark.driver.host"
+SPARK_HOST_KEY = "spark.driver.host"
 _BIND_KEY = "spark.driver.bindAddress"
 _POD_IP_KEY = "spark.kubernetes.executor.useDriverPodIP"
-KEYS = (_SPARK_HOST_KEY, _BIND_KEY, HOST_KEY, PORT_KEY)
+KEYS = (SPARK_HOST_KEY, _BIND_KEY, HOST_KEY, PORT_KEY)
 """The configuration keys from which the address follows, beside `spark.master`."""
 
 
@@ -45,7 +45,7 @@ def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Addr
     machine, when Spark's own executors cannot reach the driver, or when the port is not valid.
     """
     named = conf.get(HOST_KEY) or None
-    of_spark = conf.get(_SPARK_HOST_KEY)
+    of_spark = conf.get(SPARK_HOST_KEY)
     bind = conf.get(_BIND_KEY)
     in_pods = conf.get("spark.master", "").startswith("k8s://")
     # With local[n] and local-cluster, no process of another machine has to reach the driver, the page or TensorBoard.
@@ -72,12 +72,12 @@ def _check_reachable(of_spark: str | None, in_pods: bool) -> None:
     """Raises SessionError where executors would look for the driver on their own machine."""
     if of_spark is None or not _is_wildcard(of_spark):
         return
-    problem = f"{_SPARK_HOST_KEY} is {of_spark}, at which no executor reaches the driver"
+    problem = f"{SPARK_HOST_KEY} is {of_spark}, at which no executor reaches the driver"
     if not in_pods:
         raise SessionError(f"{problem}: set it to an address of this machine, and listen on all of them by {_BIND_KEY}")
     raise SessionError(
         f"{problem}: on Kubernetes Spark sets it to {_BIND_KEY}; leave that out, or set it to the address of the "
-        f"driver's pod, or set {_POD_IP_KEY}=false, with which executors connect to the {_SPARK_HOST_KEY} that you set"
+        f"driver's pod, or set {_POD_IP_KEY}=false, with which executors connect to the {SPARK_HOST_KEY} that you set"
     )
 
 
@@ -95,6 +95,22 @@ def _addresses_here() -> list[str]:
         ]
         return [address for address in addresses if not ip_address(address).is_loopback]
     return []
+
+
+def address_towards(host: str, port: int) -> str | None:
+    """The address by which this machine, or this pod, reaches a host; None where it knows no way. Sends nothing."""
+    with suppress(OSError):
+        [(family, _, _, _, place), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(place)
+            return str(probe.getsockname()[0])
+    return None
+
+
+def bare_name(conf: Mapping[str, str]) -> str | None:
+    """The name of the driver's machine that executors get, if it is one that no DNS has by itself."""
+    host = conf.get(SPARK_HOST_KEY, "")
+    return host if host and not set(".:") & set(host) else None
 
 
 def _port(conf: Mapping[str, str]) -> int:

@@ -5,7 +5,7 @@ import logging
 from msgspec import Struct
 
 from sparktrain.base import formatting
-from sparktrain.cluster import preflight, spark_facts, spark_settings, yarn_capacity
+from sparktrain.cluster import driver_address, preflight, spark_facts, spark_settings, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.config.backends import Backend
@@ -38,7 +38,7 @@ class Driver(Struct, frozen=True, kw_only=True):
 
 def launch_findings(facts: Facts) -> list[Finding]:
     """What each launch checks beside the preflight, from the configuration alone, in no time."""
-    return [*_memory(facts), *spark_settings.harms(facts.conf)]
+    return [*_memory(facts), *_driver_name(facts), *spark_settings.harms(facts.conf)]
 
 
 def check_settings(facts: Facts) -> None:
@@ -180,6 +180,22 @@ def _memory(facts: Facts) -> list[Finding]:
             f"container that uses more than it has",
             f"set {yarn_capacity.OVERHEAD_KEY}={2 * slots * PYTHON_MIB}m or more, and lower "
             "spark.executor.memory for it",
+        )
+    ]
+
+
+def _driver_name(facts: Facts) -> list[Finding]:
+    """A driver in a pod that spark-submit has not made: Spark takes the name of the pod, which is in no DNS."""
+    name = driver_address.bare_name(facts.conf) if facts.on_kubernetes else None
+    if name is None:
+        return []
+    return [
+        warned(
+            "driver address",
+            f"{driver_address.SPARK_HOST_KEY} is {name}: executors look for it by DNS, which has a name without a dot "
+            "only for a service of their namespace, and they end at once where it has none",
+            f"set {driver_address.SPARK_HOST_KEY} to the address of this pod or machine before the session starts, or "
+            "start the session by sparktrain.session(), which does so",
         )
     ]
 

@@ -16,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktrain.base.optional_packages import is_submitted, is_supported
-from sparktrain.cluster import jvm, yarn_client
+from sparktrain.cluster import driver_address, jvm, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
 from sparktrain.store.held_folders import held
@@ -169,7 +169,7 @@ def _session_defaults(master: str, scratch: str) -> dict[str, str]:
     # Executors would run the first python3 of the path, which may lack what this environment has.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if not master.startswith("local"):
-        return {"spark.ui.showConsoleProgress": "false"}
+        return {"spark.ui.showConsoleProgress": "false", **_driver_host(master)}
     # Workers announce the address of a network interface otherwise.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("SPARK_WORKER_DIR", scratch)  # local-cluster would write into site-packages
@@ -178,6 +178,16 @@ def _session_defaults(master: str, scratch: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": jvm_here(),
         "spark.executor.extraJavaOptions": jvm_here(),
     }
+
+
+def _driver_host(master: str) -> dict[str, str]:
+    """The driver's address for pods: Spark would take the name of this machine or pod, which they cannot resolve."""
+    scheme, _, place = master.partition("://")
+    match = _HOST_AND_PORT.fullmatch(place) if scheme == "k8s" else None
+    if match is None:
+        return {}
+    address = driver_address.address_towards(match["host"].strip("[]"), int(match["port"] or _PORTS[scheme]))
+    return {driver_address.SPARK_HOST_KEY: address} if address is not None else {}
 
 
 def check_reachable(master: str, connect: Callable[[str, int], None] | None = None) -> None:

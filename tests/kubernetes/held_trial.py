@@ -1,4 +1,4 @@
-"""Trials that note their starts, and last while a file exists."""
+"""Trials that note their starts, and last while a file of their own exists."""
 
 import os
 import time
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def held(x, folder, ctx):
-    """A result that is exact. The second trial lasts while FOLDER/hold exists."""
+    """A result that is exact, when FOLDER/hold-X does not exist."""
     Path(folder, f"start-{x}-{os.environ['HOSTNAME']}").touch()
     step = 0
-    while x == 1 and Path(folder, "hold").exists():
+    while Path(folder, f"hold-{x}").exists():
         step += 1
         ctx.report(step, y=0.0)
         time.sleep(0.05)

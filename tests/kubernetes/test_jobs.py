@@ -44,7 +44,7 @@ def test_a_job_trains_in_its_pod_and_resumes_in_the_next(kubernetes: Kubernetes)
     folder = kubernetes.shared / "job"
     folder.mkdir()
     folder.chmod(0o777)
-    (folder / "hold").touch()
+    (folder / "hold-1").touch()
     kubernetes.api.post(JOBS, job_of(kubernetes, folder))
     try:
         wait_until(lambda: len(starts(folder, 0)) == len(starts(folder, 1)) == 1, STARTS_S, "both trials have started")
@@ -55,7 +55,7 @@ def test_a_job_trains_in_its_pod_and_resumes_in_the_next(kubernetes: Kubernetes)
         assert "which has 1 core: trials slow each other down; --slots 1 avoids that" in kubernetes.logs(name)
         kubernetes.delete_pod(name)
         wait_until(lambda: len(starts(folder, 1)) == 2, STARTS_S, "the next pod continues")
-        (folder / "hold").unlink()
+        (folder / "hold-1").unlink()
         wait_until(lambda: kubernetes.api.get(f"{JOBS}/sweep")["status"].get("succeeded"), STARTS_S, "the Job succeeds")
     finally:
         kubernetes.api.delete(f"{JOBS}/sweep?propagationPolicy=Foreground")

@@ -27,6 +27,8 @@ from tests.support.kubernetes.programs import ProgramsMissingError as ProgramsMi
 from tests.support.kubernetes.programs import missing as missing
 from tests.support.kubernetes.submit import Mode as Mode
 from tests.support.kubernetes.submit import Submission as Submission
+from tests.support.kubernetes.submit import conf_in_pod as conf_in_pod
+from tests.support.kubernetes.submit import driver_container as driver_container
 from tests.support.kubernetes.submit import fast_conf as fast_conf
 from tests.support.kubernetes.submit import sparktrain_submit as sparktrain_submit
 from tests.support.kubernetes.submit import submission as submission

@@ -66,6 +66,34 @@ def fast_conf(cluster: Kubernetes, mode: Mode = "client") -> dict[str, str]:
     }
 
 
+def driver_container() -> dict[str, Any]:
+    """More of a container that runs a driver in client mode: Spark's programs, and a user who is not root."""
+    environment = {"JAVA_HOME": java_home(), "SPARK_HOME": spark_home(), "PYSPARK_PYTHON": sys.executable}
+    return {
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
+        "securityContext": {"runAsUser": 185, "runAsGroup": 185},
+    }
+
+
+def conf_in_pod(cluster: Kubernetes, pod: str) -> dict[str, str]:
+    """As `fast_conf`, for a driver in client mode in a pod of that name, which has the account of drivers."""
+    conf = fast_conf(cluster)
+    template = cluster.shared / "executor.json"
+    template.write_text(json.dumps(pod_image.template(cluster.shared, "executor")))
+    of_host = (
+        "spark.driver.host",
+        "spark.driver.bindAddress",
+        "spark.kubernetes.authenticate.",
+        "spark.kubernetes.driver.",
+    )
+    return {
+        **{key: value for key, value in conf.items() if not key.startswith(of_host)},
+        "spark.master": cluster.master,
+        "spark.kubernetes.executor.podTemplateFile": os.fspath(template),
+        "spark.kubernetes.driver.pod.name": pod,
+    }
+
+
 def _template(cluster: Kubernetes, role: str) -> Path:
     return _written(cluster, f"{role}.json", json.dumps(pod_image.template(cluster.shared, role)))
 

@@ -131,3 +131,21 @@ def test_what_travels_between_driver_and_executors() -> None:
     assert reads(security_findings(facts("yarn", **half))[1], Level.WARN, "spark.network.crypto.enabled=true")
     for key in ("network.crypto.enabled", "ssl.rpc.enabled"):
         assert reads(security_findings(facts("yarn", **half, **{key: "true"}))[1], Level.PASS, "encrypts")
+
+
+@pytest.mark.parametrize(
+    ("master", "host", "warned"),
+    [
+        ("k8s://h", "notebook-0", True),
+        ("k8s://h", "10.1.2.3", False),
+        ("k8s://h", "fd00::3", False),
+        ("k8s://h", "driver.training.svc", False),
+        ("yarn", "edge", False),
+    ],
+)
+def test_a_pod_that_gives_its_own_name_to_executors_is_warned(master: str, host: str, warned: bool) -> None:
+    findings = [finding for finding in launch_findings(facts(master, **{"driver.host": host}))
+                if finding.check == "driver address"]  # fmt: skip
+    assert bool(findings) == warned
+    if warned:
+        assert reads(findings[0], Level.WARN, f"spark.driver.host is {host}: executors", "address of this pod")

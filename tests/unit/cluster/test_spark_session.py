@@ -62,3 +62,20 @@ def test_errors_that_spark_logs_while_it_stops_are_not_shown(
     with local_session("local[2]", {}, "app", lines.append):
         logs("run")
     assert len(lines) == shown, "the first one is about the start"
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("k8s://https://127.0.0.1:6443", {"spark.driver.host": "127.0.0.1"}),
+        ("k8s://127.0.0.1", {"spark.driver.host": "127.0.0.1"}),
+        ("k8s://https://no-such-host.invalid:6443", {}),
+        ("spark://127.0.0.1:7077", {}),
+        ("yarn", {}),
+    ],
+)
+def test_pods_get_the_address_by_which_this_machine_reaches_their_cluster(
+    master: str, expected: dict[str, str]
+) -> None:
+    defaults = spark_session._session_defaults(master, "")
+    assert {key: value for key, value in defaults.items() if key == "spark.driver.host"} == expected
