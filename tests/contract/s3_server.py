@@ -4,8 +4,8 @@ moto looks for an object and creates it in two steps, so that of two requests at
 request is served after the other. A key with `/lenient/` in it is served without conditions, as old services do, and
 the first answer to each request that writes beneath `/lossy/` is lost: it takes effect, and the connection is closed.
 
-Prints its port, and ends when its standard input does. A file that its command line names gets a line for each
-request: the method, the path and the range.
+The first word of its command line is the address to listen on. A file that the second word names gets a line for each
+request: the method, the path and the range. Prints its port, and ends when its standard input does.
 """
 
 import sys
@@ -52,8 +52,9 @@ class OneByOne:
 
 
 def main() -> None:
-    application = OneByOne(DomainDispatcherApplication(create_backend_app), *sys.argv[1:])
-    server = make_server("127.0.0.1", 0, application, threaded=True, request_handler=MotoRequestHandler)
+    host, *log = sys.argv[1:]
+    application = OneByOne(DomainDispatcherApplication(create_backend_app), *log)
+    server = make_server(host, 0, application, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)
     sys.stdin.read()

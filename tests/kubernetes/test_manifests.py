@@ -1,4 +1,4 @@
-"""The manifest for Kubeflow's Spark operator, against the schema of the operator, by a real API server."""
+"""Files of conf/kubernetes that no application of these tests uses, by the schemas of a real API server."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,13 @@ import pytest
 
 from tests.support.daemons import DaemonError
 from tests.support.kubernetes import Kubernetes
+from tests.support.processes import wait_until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(120)]
 
-MANIFEST = Path(__file__).parents[2] / "conf" / "kubernetes" / "spark-application.yaml"
+READY_S = 30.0
+FILES = Path(__file__).parents[2] / "conf" / "kubernetes"
+MANIFEST = FILES / "spark-application.yaml"
 SCHEMA = (
     Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparktrain" / "spark-operator" / "2.5.0.yaml"
 )
@@ -22,8 +25,16 @@ def operated(kubernetes: Kubernetes) -> Kubernetes:
     if not SCHEMA.exists():
         pytest.skip(f"{SCHEMA} is not there: run `make kubernetes`")
     kubernetes.kubectl("create", f"--filename={SCHEMA}")  # `apply` would write all of it into an annotation
-    kubernetes.kubectl("wait", "--for=condition=Established", "crd/sparkapplications.sparkoperator.k8s.io")
+    wait_until(lambda: is_established(kubernetes), READY_S, "the API server serves applications")
     return kubernetes
+
+
+def is_established(cluster: Kubernetes) -> bool:
+    definition = cluster.api.get(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/sparkapplications.sparkoperator.k8s.io"
+    )
+    conditions = definition.get("status", {}).get("conditions") or ()
+    return any((each["type"], each["status"]) == ("Established", "True") for each in conditions)
 
 
 def dry_run(cluster: Kubernetes, manifest: Path) -> str:
@@ -43,3 +54,8 @@ def test_a_wrong_key_or_value_is_refused(correct: str, wrong: str, operated: Kub
     manifest.write_text(MANIFEST.read_text().replace(correct, wrong))
     with pytest.raises(DaemonError, match=r"unknown field|must be of type integer"):
         dry_run(operated, manifest)
+
+
+def test_the_policy_of_the_network_is_one(kubernetes: Kubernetes) -> None:
+    shown = dry_run(kubernetes, FILES / "network-policy.yaml")
+    assert shown == "networkpolicy.networking.k8s.io/training created (server dry run)\n"
