@@ -97,16 +97,6 @@ def _addresses_here() -> list[str]:
     return []
 
 
-def address_towards(host: str, port: int) -> str | None:
-    """The address by which this machine, or this pod, reaches a host; None where it knows no way. Sends nothing."""
-    with suppress(OSError):
-        [(family, _, _, _, place), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(place)
-            return str(probe.getsockname()[0])
-    return None
-
-
 def bare_name(conf: Mapping[str, str]) -> str | None:
     """The name of the driver's machine that executors get, if it is one that no DNS has by itself."""
     host = conf.get(SPARK_HOST_KEY, "")

@@ -16,6 +16,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktrain.base.optional_packages import is_submitted, is_supported
+from sparktrain.base.routes import address_towards
 from sparktrain.cluster import driver_address, jvm, yarn_client
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
@@ -186,7 +187,7 @@ def _driver_host(master: str) -> dict[str, str]:
     match = _HOST_AND_PORT.fullmatch(place) if scheme == "k8s" else None
     if match is None:
         return {}
-    address = driver_address.address_towards(match["host"].strip("[]"), int(match["port"] or _PORTS[scheme]))
+    address = address_towards(match["host"].strip("[]"), int(match["port"] or _PORTS[scheme]))
     return {driver_address.SPARK_HOST_KEY: address} if address is not None else {}
 
 

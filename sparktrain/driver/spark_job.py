@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import re
 import threading
 import uuid
 from collections.abc import Callable
@@ -28,6 +29,9 @@ JOIN_TIMEOUT_S = 10.0
 _TOO_OFTEN = "Job aborted due to stage failure: Task "
 _CALLED = "An error occurred while calling "
 """How Py4J starts the text of each error of the JVM: the error follows in the next line."""
+
+_RAISED = re.compile(r"^.*from the Python worker:.*\n(?:[ \t].*\n|Traceback .*\n|\n)*(?P<cause>\S.*)$", re.MULTILINE)
+"""An error in a Python worker: the last line of its traceback."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -194,6 +198,8 @@ def _problem(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """The informative part of a Spark error: a Python cause where there is one, else the first line that names one."""
+    if (raised := _RAISED.search(str(error))) is not None:
+        return raised["cause"]
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     named = [line for line in lines if line and not line.startswith(_CALLED)]
     causes = [line for line in named if line.startswith(("ModuleNotFoundError", "ImportError"))]

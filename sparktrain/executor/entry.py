@@ -14,9 +14,10 @@ EXIT_SCHEMA = "slot long, reason string, reached boolean"
 def agent_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
     """Run one agent until the pool closes; the partition's only row is the slot. A trial's failure raises nothing."""
     from sparktrain.executor.agent import attend  # the driver pickles this module without the agent
-    from sparktrain.executor.spark_task import placement
+    from sparktrain.executor.spark_task import placement, settle_temporary_folder
     from sparktrain.executor.warm_zygote import started
 
+    settle_temporary_folder()
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
     place = placement(slot, ticket)
     reason, reached = attend(place, ticket, *started(place.cpus))
@@ -30,7 +31,9 @@ REPORT_SCHEMA = "slot long, report string"
 def checkup_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iterator[pa.RecordBatch]:
     """Report about this slot and the slots that it reaches, failures included; the partition's only row is the slot."""
     from sparktrain.executor.checkup import check_up  # as above
+    from sparktrain.executor.spark_task import settle_temporary_folder
 
+    settle_temporary_folder()
     [slot] = [value for batch in batches for value in batch.column(0).to_pylist()]
     yield pa.RecordBatch.from_pydict({"slot": [slot], "report": [check_up(slot, ticket)]})
 
@@ -38,6 +41,8 @@ def checkup_task(batches: Iterator[pa.RecordBatch], ticket: AgentTicket) -> Iter
 def scout_task(batches: Iterator[pa.RecordBatch], ticket: ScoutTicket) -> Iterator[pa.RecordBatch]:
     """Report what this executor sees of a run directory and of the client; the partition's only row is a number."""
     from sparktrain.executor.scout import scout  # as above
+    from sparktrain.executor.spark_task import settle_temporary_folder
 
+    settle_temporary_folder()
     [number] = [value for batch in batches for value in batch.column(0).to_pylist()]
     yield pa.RecordBatch.from_pydict({"slot": [number], "report": [scout(ticket)]})

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tempfile
 from contextlib import suppress
 from ipaddress import ip_address
 from itertools import pairwise
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from sparktrain.base import process_tree
 from sparktrain.base.ids import SparkTask
+from sparktrain.base.routes import address_towards
 from sparktrain.config.connect_server import ConnectOperation, operation_in
 from sparktrain.config.environment import KERAS_BACKEND, keras_backend
 from sparktrain.config.versions import REPORTED, installed_versions
@@ -117,17 +119,21 @@ def local_placement(
 
 
 def _address_towards(hosts: tuple[str, ...], port: int) -> str:
-    """This host's address in the network that leads to the coordinator; no packet is sent to find it."""
-    addresses = []
-    for host in hosts:
-        with suppress(OSError):
-            family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, kind, protocol) as probe:
-                # Connecting a datagram socket chooses the route, and with it this host's address; nothing is sent.
-                probe.connect(address)
-                addresses.append(str(probe.getsockname()[0]))
+    """This host's address in the network that leads to the coordinator."""
+    addresses = [address for host in hosts if (address := address_towards(host, port)) is not None]
     reachable = [address for address in addresses if not ip_address(address).is_loopback]
     return next(iter([*reachable, *addresses]), "127.0.0.1")
+
+
+def settle_temporary_folder() -> None:
+    """Have this process and those that it starts use Spark's own folder where that of the system cannot be written to:
+    in a container with a read-only root Spark mounts one."""
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+        if writable := [folder for folder in folders if folder and os.access(folder, os.W_OK)]:
+            os.environ["TMPDIR"] = writable[0]
 
 
 def spark_version() -> str:

@@ -37,6 +37,13 @@ from sparktrain.protocol.ticket import AgentTicket
 
 NO_SLOTS = "either other jobs hold the session's slots, or it has no executors yet"
 
+_SHUT_DOWN = "cancelled because SparkContext was shut down"
+_EXECUTORS_END = (
+    "Spark ends an application on Kubernetes after too many ends of executors (spark.executor.maxNumFailures); with "
+    "spark.kubernetes.executor.deleteOnTermination=false their pods stay, and kubectl logs prints why they end, such "
+    "as a user without a line in /etc/passwd"
+)
+
 
 class SparkEngine(Engine):
     """The slots of one Spark session."""
@@ -148,6 +155,8 @@ class SparkEngine(Engine):
     def _end(self, on_end: OnBatchEnd, end: JobEnd) -> None:
         """Add to why Spark gave the job up the settings of the session that may be the cause."""
         causes = [finding.message for finding in harms(self._facts.conf)] if end.error else []
+        if self._facts.on_kubernetes and _SHUT_DOWN in (end.error or ""):
+            causes.append(_EXECUTORS_END)
         on_end(replace(end, error="; ".join([end.error or "", *causes])) if causes else end)
 
     @property

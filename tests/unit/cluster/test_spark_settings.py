@@ -102,6 +102,15 @@ def test_a_job_that_spark_gives_up_names_the_limit_of_memory(problem: str | None
     assert ("spark.executor.pyspark.memory=256m" in ends[0].problem) is (problem is not None)
 
 
+@pytest.mark.parametrize("master", ["k8s://h", "yarn"])
+def test_an_application_that_spark_shuts_down_on_kubernetes_names_the_ends_of_executors(master: str) -> None:
+    ends: list[JobEnd] = []
+    engine = SparkEngine(Mock(), facts(master))
+    error = "org.apache.spark.SparkException: Job 0 cancelled because SparkContext was shut down"
+    engine.batch(Mock(pool="p"), range(1), (), ends.append, without_gpus=False)._on_end(JobEnd(error=error))
+    assert ("a user without a line in /etc/passwd" in ends[0].problem) is (master == "k8s://h")
+
+
 @pytest.mark.parametrize(("cpus", "count"), [("0.5", 4), ("0.7", 2), ("1.5", 1), ("2.0", 1), ("2", 1), (" 1 ", 2)])
 def test_tasks_may_have_parts_of_cores(cpus: str, count: int) -> None:
     assert slots(facts(**{"spark.task.cpus": cpus})) == count
