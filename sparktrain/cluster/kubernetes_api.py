@@ -102,8 +102,12 @@ def spark_api(spark: "SparkSession | None") -> Iterator[Api | None]:
     if jvm is None or (spark is not None and context is None):
         yield None
         return
-    conf = context.getConf() if context is not None else SparkConf()
-    if not (conf.get("spark.master") or "").startswith("k8s://"):
+    try:
+        conf = context.getConf() if context is not None else SparkConf()
+        master = conf.get("spark.master") or ""
+    except Exception:  # Py4J's: a JVM that could not start a session may have ended
+        master = ""
+    if not master.startswith("k8s://"):
         yield None
         return
     api = Api(jvm, conf)

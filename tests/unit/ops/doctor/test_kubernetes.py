@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from msgspec.structs import replace
+from pyspark import SparkContext
 
 from sparktrain.cluster.check_finding import Level
 from sparktrain.cluster.kubernetes_api import ApiError, spark_api
@@ -97,5 +98,15 @@ def test_a_pod_that_the_server_refuses(namespace: str, reason: str, step: str) -
 
 
 def test_a_process_without_a_driver_of_spark_has_no_api() -> None:
+    with spark_api(None) as api:
+        assert api is None
+
+
+def test_a_jvm_that_has_ended_has_no_api(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ended:
+        def __getattr__(self, name: str) -> Any:
+            raise ConnectionRefusedError(name)
+
+    monkeypatch.setattr(SparkContext, "_jvm", Ended())
     with spark_api(None) as api:
         assert api is None
