@@ -67,6 +67,16 @@ def available_memory(process: Path = PROCESS, groups: Path = GROUPS) -> Memory:
     return Memory(total, max(0, free))
 
 
+def memory_kills_file(process: Path = PROCESS, groups: Path = GROUPS) -> Path | None:
+    """The file in which the kernel counts the processes of this process's group, such as a container, that it has ended
+    for lack of memory; None where there is none."""
+    for folder in group_folders("memory", process, groups):
+        for file in (folder / "memory.events", folder / "memory.oom_control"):
+            if "oom_kill " in content(file):
+                return file
+    return None
+
+
 def _reclaimable(folder: Path) -> int:
     """Bytes of files that the kernel drops first where memory is short."""
     counters = dict(line.split(" ", 1) for line in content(folder / "memory.stat").splitlines() if " " in line)

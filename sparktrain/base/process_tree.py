@@ -1,11 +1,14 @@
 """[any] Linux process trees: which processes die together, and which process inherits orphans."""
 
 import ctypes
+import functools
 import os
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+
+from sparktrain.base import control_groups
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -76,13 +79,19 @@ def descendants() -> set[int]:
 
 
 def memory_kills() -> int | None:
-    """How many processes of this host the kernel has ended for lack of memory; None where it does not count them."""
-    with suppress(OSError, ValueError):
-        for line in _VMSTAT.read_text(encoding="ascii").splitlines():
-            name, _, count = line.partition(" ")
-            if name == "oom_kill":
-                return int(count)
+    """How many processes of this process's control group the kernel has ended for lack of memory, or of its host where
+    it counts only these; None where it does not count them."""
+    for line in control_groups.content(_memory_kills_file()).splitlines():
+        name, _, count = line.partition(" ")
+        if name == "oom_kill":
+            return int(count)
     return None
+
+
+@functools.cache
+def _memory_kills_file() -> Path:
+    # The host's count includes those of other containers.
+    return control_groups.memory_kills_file() or _VMSTAT
 
 
 def memory_kills_since(earlier: int | None) -> int | None:

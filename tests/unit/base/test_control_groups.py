@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktrain.base.control_groups import available_cores, available_memory
+from sparktrain.base.control_groups import available_cores, available_memory, memory_kills_file
 
 GIB = 2**30
 CORES = len(os.sched_getaffinity(0))
@@ -92,3 +92,24 @@ def test_a_group_without_a_limit_has_the_memory_of_its_host(
     host = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert available_memory(linux.process, linux.groups).total_bytes == host
     assert 0 < available_memory(tmp_path, tmp_path).free_bytes < host
+
+
+@pytest.mark.parametrize(
+    ("memberships", "group", "name"),
+    [
+        (V2, "kubepods/pod7/main", "memory__events"),
+        (V2, ".", "memory__events"),
+        (V1, "memory/kubepods/pod7/main", "memory__oom_control"),
+        (V1, "memory", "memory__oom_control"),
+    ],
+)
+def test_what_the_kernel_ends_for_lack_of_memory_is_counted_in_the_group(
+    tmp_path: Path, memberships: str, group: str, name: str
+) -> None:
+    linux = Linux(tmp_path, memberships)
+    linux.write(group, memory__current="1", memory__usage_in_bytes="1")
+    assert memory_kills_file(linux.process, linux.groups) is None
+    linux.write(group, **{name: "under_oom 0\noom_kill 3"})
+    file = memory_kills_file(linux.process, linux.groups)
+    assert file is not None
+    assert file == linux.groups / group / name.replace("__", ".")
