@@ -1,4 +1,4 @@
-"""A client of Kubernetes' API server: why executors' pods do not start, and on which nodes they are."""
+"""What Spark's client for Kubernetes knows of executors' pods: why they do not start, and their nodes."""
 
 import json
 import logging
@@ -6,8 +6,17 @@ import threading
 from typing import Any
 
 from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.cluster.kubernetes_log import log_rarely, logged
 from sparktrain.cluster.kubernetes_pods import nodes, waiting
+from sparktrain.cluster.kubernetes_refusals import PodRefusal, refusal
+from sparktrain.errors import ResourceError
 
+ATTEMPT_S = 2.0
+"""How long to wait for Spark's next attempt to create a pod: by default it makes one each second."""
+LASTING_S = 10.0
+"""A refusal that another attempt does not change ends a call after this time: an application and the role of its
+account may be created at the same moment."""
+_POLL_S = 0.1
 RETRY_S = 30.0
 """After an answer that failed, the time until the next request for the nodes of pods: agents wait for it."""
 
@@ -21,29 +30,62 @@ def executor_pods(context: Any) -> list[dict[str, Any]]:
     (`spark.kubernetes.driver.requestTimeout`, 10 s), so that it needs no right that Spark does not need. Blocks, in any
     thread; raises what Py4J raises.
     """
-    backend = context._jsc.sc().schedulerBackend()
-    # Spark has no public way to its client; one of our own would repeat how Spark finds its credentials in each mode.
-    field = backend.getClass().getDeclaredField("kubernetesClient")
-    field.setAccessible(True)
     namespace = context.getConf().get("spark.kubernetes.namespace", "default")
-    pods = field.get(backend).pods().inNamespace(namespace)
+    pods = _part_of_backend(context, "kubernetesClient").pods().inNamespace(namespace)
     labelled = pods.withLabel("spark-app-selector", context.applicationId).withLabel("spark-role", "executor")
-    serialization = context._jvm.io.fabric8.kubernetes.client.utils.Serialization
-    return list(json.loads(serialization.asJson(labelled.list()))["items"])
+    return list(_as_json(context, labelled.list()).get("items", ()))  # left out where it is empty
+
+
+def _part_of_backend(context: Any, name: str) -> Any:
+    """A private part of Spark's scheduler for Kubernetes.
+
+    Spark has no public way to it; a client of our own would repeat how Spark finds its credentials in each mode.
+    """
+    backend = context._jsc.sc().schedulerBackend()
+    field = backend.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(backend)
+
+
+def _as_json(context: Any, of: Any) -> dict[str, Any]:
+    return dict(json.loads(context._jvm.io.fabric8.kubernetes.client.utils.Serialization.asJson(of)))
 
 
 class PodOutlook:
-    """Explains what the executors of a Spark context wait for. Any thread may call it; blocks, never raises."""
+    """Explains what the executors of a Spark context wait for. One thread at a time may call it."""
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, clock: Clock | None = None) -> None:
         self._context = context
+        self._clock = clock or SystemClock()
+        self._refusal: PodRefusal | None = None
+        self._since = 0.0
+        """When the refusal was first seen."""
 
     def __call__(self) -> str:
+        """Blocks for some seconds. Raises ResourceError where Kubernetes refuses all pods and will not cease to."""
         try:
-            return waiting(executor_pods(self._context))
+            refused = self._refused()
+            waits = waiting(executor_pods(self._context))
         except Exception as error:  # a hint must not end a run: a stopped session, another version of Spark
             logger.info("what Kubernetes reports of pods is not known: %s: %s", type(error).__name__, error)
             return ""
+        now = self._clock.now()
+        if refused != self._refusal:
+            self._refusal, self._since = refused, now
+        text = "" if refused is None else f"Kubernetes refuses executor pods: {refused.text}"
+        if refused is not None and refused.final and now >= self._since + LASTING_S:
+            raise ResourceError(text)
+        return "; ".join(filter(None, (text, waits)))
+
+    def _refused(self) -> PodRefusal | None:
+        """Why Spark's next attempt to create a pod fails; None where it succeeds, or there is none."""
+        with logged(self._context) as read:
+            until = self._clock.now() + ATTEMPT_S
+            while (refused := refusal(read())) is None and self._clock.now() < until:
+                self._clock.pause(_POLL_S)
+        if refused is not None:
+            log_rarely(self._context)
+        return refused
 
 
 class PodNodes:

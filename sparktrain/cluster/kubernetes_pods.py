@@ -49,7 +49,7 @@ def _reasons(pod: Mapping[str, Any]) -> Iterator[str]:
             return
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state = (container.get("state") or {}).get("waiting") or {}
-        reason, message = str(state.get("reason") or ""), _short(str(state.get("message") or ""))
+        reason, message = str(state.get("reason") or ""), short(str(state.get("message") or ""))
         if reason in _IMAGE:
             yield (
                 f"cannot get image {container['image']} ({reason}: {message}): correct "
@@ -69,12 +69,12 @@ def _unschedulable(message: str) -> str:
     """From the scheduler's message about all nodes."""
     match = _NODES.search(message)
     if match is None:
-        return f"cannot be scheduled: {_short(message)}"
+        return f"cannot be scheduled: {short(message)}"
     reasons = match["reasons"]
     steps = [f"lower {_KEYS_OF.get(name) or _key_of(name)}, or add nodes" for name in _LACKS.findall(reasons)]
     steps += [step for part, step in _NEXT_STEPS if part in reasons]
     nodes = formatting.count(int(match["nodes"]), "node")
-    return f"cannot be on any of {nodes} ({_short(reasons)}){': ' if steps else ''}{', or '.join(dict.fromkeys(steps))}"
+    return f"cannot be on any of {nodes} ({short(reasons)}){': ' if steps else ''}{', or '.join(dict.fromkeys(steps))}"
 
 
 def _key_of(resource: str) -> str:
@@ -83,6 +83,7 @@ def _key_of(resource: str) -> str:
     return f"the request for {resource} in spark.kubernetes.executor.podTemplateFile"
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """A text of the cluster's own, on one line, and its end left out where it is long."""
     line = " ".join(text.split())
     return line if len(line) <= MOST_CHARACTERS else f"{line[:MOST_CHARACTERS]}…"

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from sparktrain.base.optional_packages import is_submitted, is_supported
 from sparktrain.base.routes import address_towards
 from sparktrain.cluster import driver_address, jvm, yarn_client
+from sparktrain.cluster.kubernetes_refusals import refusal
 from sparktrain.cluster.spark_facts import FAILURES_KEY, YARN
 from sparktrain.errors import InfraError, SessionError, SparktrainError
 from sparktrain.store.held_folders import held
@@ -28,6 +29,8 @@ _PORTS = {"spark": 7077, "k8s": 443}
 _HOST_AND_PORT = re.compile(r"(?:https?://)?(?P<host>\[[^\]]+\]|[^:/\[\]]+)(?::(?P<port>\d+))?/?")
 _PATIENCE = {FAILURES_KEY: "1000", "spark.executor.maxNumFailures": "1000"}
 """How many containers an application of ours may lose: it has nothing but agents, which can be replaced."""
+_PATIENCE_WITH_PODS = {**_PATIENCE, "spark.executor.maxNumFailures": "1000000"}
+"""On Kubernetes, where Spark counts each pod that a quota refuses too, and retries each second."""
 _OF_PY4J = "An error occurred while calling "
 """The start of a line before the one with the cause."""
 DEFAULT_MASTER = "local-cluster[2,1,2048]"
@@ -97,12 +100,13 @@ def _session(master: str | None, conf: Mapping[str, str], name: str, scratch: st
             merged_conf = {**_submitted(), **conf}
             _check_cluster(master, merged_conf)
             # A lost container counts as a failed task, and the fourth one of a slot would end the agents' job.
-            settings = {**_absent(_PATIENCE, merged_conf), **conf}
+            patience = _patience(master or merged_conf.get("spark.master", ""))
+            settings = {**_absent(patience, merged_conf), **conf}
         else:
             master = master or DEFAULT_MASTER
             _check_home()
             check_reachable(master)
-            settings = {**_PATIENCE, **_session_defaults(master, scratch), **conf}
+            settings = {**_patience(master), **_session_defaults(master, scratch), **conf}
         settings = {"spark.app.name": name, **settings} | ({"spark.master": master} if master is not None else {})
         # Before PySpark would: the JVM that it starts prints seven lines, and nothing can take them back.
         if not submitted:
@@ -129,6 +133,10 @@ def _check_home() -> None:
             )
 
 
+def _patience(master: str) -> Mapping[str, str]:
+    return _PATIENCE_WITH_PODS if master.startswith("k8s") else _PATIENCE
+
+
 def _absent(defaults: Mapping[str, str], conf: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in defaults.items() if key not in conf}
 
@@ -139,6 +147,8 @@ def _problem(where: str, error: Exception) -> str:
             f"no Spark session on {where}: this machine does not know the address of a name ({error.strerror}); "
             f"localhost and its own name, {socket.gethostname()}, each need a line in /etc/hosts"
         )
+    if (refused := refusal(str(error))) is not None:
+        return f"no Spark session on {where}: Kubernetes refuses what it needs: {refused.text}"
     lines = [line.removeprefix(": ") for line in str(error).splitlines() if not line.startswith(_OF_PY4J)]
     problem = next(iter(lines), type(error).__name__)
     return f"no Spark session on {where}: {problem}; check that Java 17 is installed and that the master runs"

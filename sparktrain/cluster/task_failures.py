@@ -110,7 +110,7 @@ def _with_nodes(failures: TaskFailures) -> TaskFailures:
 
 def start_outlook(session: "SparkSession", facts: Facts, agents: int) -> Callable[[], str]:
     """A function that explains why this many agents do not start. It blocks, and returns "" where the cluster reports
-    nothing."""
+    nothing. Raises ResourceError where the cluster refuses what they need, until a person changes something."""
     exclusion = "; ".join(finding.message for finding in harms(facts.conf) if finding.check == "exclusion")
     outlook = _outlook(session, facts, agents)
     return lambda: "; ".join(filter(None, (outlook(), exclusion)))

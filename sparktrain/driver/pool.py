@@ -32,7 +32,7 @@ from typing import NamedTuple
 from sparktrain.base.boundary import DriverTerminated
 from sparktrain.base.clock import SystemClock, pause
 from sparktrain.base.ids import TrialId
-from sparktrain.base.threads import aside
+from sparktrain.base.threads import aside, spawn
 from sparktrain.cluster.driver_address import HOST_KEY, PORT_KEY
 from sparktrain.cluster.import_failures import advice
 from sparktrain.config.versions import installed_versions
@@ -51,6 +51,7 @@ from sparktrain.errors import (
     AgentsLostError,
     JoinTimeoutError,
     PoolError,
+    ResourceError,
     SessionError,
     SparktrainError,
 )
@@ -282,15 +283,33 @@ class AgentPool:
             self._unavailable = None
         self._want_jobs()
         until = clock.now() + timeout_s
-        with _interrupts():
+        with _interrupts(), self._watching():
             while (joined := coordinator.joined) is None:
                 if self._unavailable is not None:
                     raise self._unavailable
                 if clock.now() > until:
-                    why = self._outlook() or NO_SLOTS
+                    why = self._why_none() or NO_SLOTS
                     raise JoinTimeoutError(self._too_late(f"no agent joined within {timeout_s:g} s", why, timeout_s))
                 pause(JOIN_POLL_S)
         return joined
+
+    @contextmanager
+    def _watching(self) -> Iterator[None]:
+        """As long as the block lasts, which no progress shows, log why no agent joins: each reason once."""
+        ended = threading.Event()
+
+        def watch() -> None:
+            shown = ""
+            while not ended.wait(self._times.outlook_s):
+                if (why := self._why_none()) not in ("", shown):
+                    logger.warning("no agent has joined yet, on %s: %s", self.engine.name, why)
+                    shown = why
+
+        spawn(watch, "sparktrain-outlook")
+        try:
+            yield
+        finally:
+            ended.set()
 
     def run(self, work: RunRequest) -> tuple[RunOutcome, signal.Signals | None]:
         """Run `work`, which has `entered`, to its end; returns its outcome, and SIGINT or SIGTERM where that ended it.
@@ -478,9 +497,7 @@ class AgentPool:
             pause(RELAUNCH_PAUSE_S)
             self._launch()
             return
-        self._unavailable = error
-        if coordinator is not None:
-            deliver(partial(coordinator.agents_unavailable, str(error)), "the end of the run, for no agents are left")
+        self._give_up(error)
 
     def _end_batch(self, number: int, end: JobEnd) -> None:
         """Have the agents leave that outlive their job: Spark ends them some seconds later, with what runs on them."""
@@ -492,20 +509,28 @@ class AgentPool:
             logger.warning("agents of the last job may still be there: %s: %s", type(error).__name__, error)
 
     def _why_none(self) -> str:
-        """Why agents do not join, as far as it is known. Gives up where executors lack a module that every agent needs:
-        Spark would retry for a quarter of an hour. Blocks, in any thread."""
+        """Why agents do not join, as far as it is known. Gives up where none is left and none can come: for executors
+        that lack a module, Spark would retry for a quarter of an hour. Blocks, in any thread."""
         self._vacancies.look(self._running())
         job = next(iter(self._running()), None)
         coordinator = self._coordinator
-        if job is not None and coordinator is not None and coordinator.agents_alive == 0:
-            # Sessions allow a thousand failed tasks so that they outlast lost containers, so a task that can never
-            # start is retried as often; its error came after a quarter of an hour.
-            missing = job.lacking()
-            if missing is not None:
-                self._unavailable = AgentsLostError(advice(missing))
-                act = partial(coordinator.agents_unavailable, str(self._unavailable))
-                deliver(act, "the end of the run, for executors lack a module")
-        return self._outlook()
+        is_alone = job is not None and coordinator is not None and coordinator.agents_alive == 0
+        # Sessions allow a thousand failed tasks so that they outlast lost containers, so a task that can never start is
+        # retried as often; its error came after a quarter of an hour.
+        if is_alone and job is not None and (missing := job.lacking()) is not None:
+            self._give_up(AgentsLostError(advice(missing)))
+        try:
+            return self._outlook()
+        except ResourceError as error:
+            if is_alone:
+                self._give_up(error)
+            return str(error)
+
+    def _give_up(self, error: SparktrainError) -> None:
+        """No agent can come: that ends all runs."""
+        self._unavailable = error
+        if (coordinator := self._coordinator) is not None:
+            deliver(partial(coordinator.agents_unavailable, str(error)), "the end of the run, for no agents are left")
 
     # ---- idle
 

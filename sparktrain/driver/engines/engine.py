@@ -165,7 +165,10 @@ class Engine(ABC):
 
     @abstractmethod
     def outlook(self, agents: int) -> Callable[[], str]:
-        """A function that explains why `agents` agents do not join; it blocks, and may return an empty text."""
+        """A function that explains why `agents` agents do not join; it blocks, and may return an empty text.
+
+        It raises ResourceError where none will: the cluster refuses what they need, until a person changes something.
+        """
 
     @abstractmethod
     def batch(

@@ -61,6 +61,12 @@ class Job:
     def cancel(self) -> None:
         self.cancelled = True
 
+    def vacant(self) -> set[int]:
+        return set()
+
+    def lacking(self) -> None:
+        return None
+
 
 class Slots:
     """An engine of two slots."""
