@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from sparktrain.base.ids import AgentId, SparkTask
 from sparktrain.state.outcome import Loss
@@ -15,6 +16,7 @@ _BY_SIGNAL = (
     "batch size"
 )
 _BY_SIGNAL_IN_POD = "and Kubernetes does not report by whom: `kubectl get events` may, and so may the log of the node"
+_ENDED_POD = "Kubernetes has ended the pod:"
 _WAITS = "a gang waits for a container elsewhere, and with min_workers continues smaller"
 _CAUSES = (
     (
@@ -37,10 +39,39 @@ _CAUSES = (
         "or lower the batch size",
     ),
     (
+        rf"{_ENDED_POD} PreemptionByScheduler",
+        Loss.PREEMPTED,
+        "a pod of higher priority preempted its pod; to keep pods, set priorityClassName in "
+        f"spark.kubernetes.executor.podTemplateFile to a class with a higher value; {_WAITS}",
+    ),
+    (
+        rf"{_ENDED_POD} EvictionByEvictionAPI",
+        Loss.DECOMMISSIONED,
+        f"its pod was evicted on request, as `kubectl drain` does, and what removes nodes; {_WAITS}",
+    ),
+    (
+        rf"{_ENDED_POD} Deletion(?:ByTaintManager|ByPodGC): (?P<why>.*)",
+        Loss.NODE,
+        rf"the node of its pod was lost, or has a taint that the pod does not tolerate (\g<why>); {_WAITS}",
+    ),
+    (rf"{_ENDED_POD} TerminationByKubelet: .*shutdown", Loss.DECOMMISSIONED, f"its node was shut down; {_WAITS}"),
+    (
+        r"reason: Evicted\s+The API gave the following message: (?P<why>[^\n]*? exceed[^\n]*?)\.? *\n",
+        Loss.STORAGE,
+        r"its pod used more local storage than it may (\g<why>); raise the limit in "
+        "spark.kubernetes.executor.podTemplateFile (ephemeral-storage, or sizeLimit of a volume), or write less",
+    ),
+    (
+        r"reason: Evicted\s+The API gave the following message: (?P<why>[^\n]*?)\.? *\n",
+        Loss.NODE,
+        rf"its node had too little memory or disk, and evicted its pod (\g<why>); {_WAITS}",
+    ),
+    (rf"{_ENDED_POD} (?P<why>.*)", Loss.KILLED, rf"Kubernetes has ended its pod (\g<why>); {_WAITS}"),
+    (
         r"was deleted by a user or the framework|was not found in the cluster at the polling time",
         Loss.KILLED,
-        "its pod was deleted, by a person, a drain of its node or a pod of higher priority: `kubectl get events` shows "
-        "by which for an hour; a gang waits for another pod, and with min_workers continues smaller",
+        "its pod was deleted by a request, as `kubectl delete` makes: the audit log of the API server has its sender; "
+        f"{_WAITS}",
     ),
     # With another exit code, OOMKilled means that the kernel has ended a process in the pod before, and not the pod.
     (
@@ -96,6 +127,11 @@ _CAUSES = (
         f"its container was ended by SIGTERM (exit status 143), {_BY_SIGNAL}",
     ),
     (
+        r"(?s)(?:Executor Process Lost|Attempted to get executor loss reason).* Kubernetes names no reason",
+        Loss.OTHER,
+        "Spark lost its executor, and neither Spark nor Kubernetes reports why: `kubectl describe node` may",
+    ),
+    (
         # The message when the application master is killed in client mode: all executors are lost at once, and each
         # loss counts as a failure of its task.
         r"Executor Process Lost|Attempted to get executor loss reason",
@@ -109,6 +145,7 @@ _CAUSES = (
         f"its Python process crashed or was killed; if it ran out of memory, {_OVERHEAD}",
     ),
 )
+_EXECUTOR = re.compile(r"ExecutorLostFailure \(executor (\d+) ")
 _LOST_NODE = re.compile(r" on host: (\S+)\. .*\*lost\* node", re.DOTALL)
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure \(.*?\) Reason: ")
 
@@ -132,6 +169,21 @@ def lost_host(message: str) -> str | None:
 def decommissioned(message: str) -> str:
     """The message of a failed task, with the decommission of its node added."""
     return f"{message} The node is decommissioned."
+
+
+def lost_executor(message: str) -> int | None:
+    """The executor that Spark's message of a failed task names as lost, if any."""
+    match = _EXECUTOR.search(message)
+    return int(match[1]) if match is not None else None
+
+
+def with_pod(message: str, pod: Mapping[str, Any] | None) -> str:
+    """The message of a failed task on Kubernetes, with the reason for which Kubernetes has ended the pod added, if its
+    newest state has one."""
+    for condition in (pod or {}).get("status", {}).get("conditions", ()):
+        if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
+            return f"{message} {_ENDED_POD} {condition['reason']}: {condition.get('message', '')}"
+    return f"{message} Kubernetes names no reason."
 
 
 class UnexplainedLosses:

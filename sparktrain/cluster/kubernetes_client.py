@@ -1,4 +1,4 @@
-"""What Spark's client for Kubernetes knows of executors' pods: why they do not start, and their nodes."""
+"""What Spark's client for Kubernetes knows of executors' pods: why they do not start, their nodes, and why they end."""
 
 import json
 import logging
@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.cluster.executor_loss import lost_executor, with_pod
 from sparktrain.cluster.kubernetes_log import log_rarely, logged
 from sparktrain.cluster.kubernetes_pods import nodes, waiting
 from sparktrain.cluster.kubernetes_refusals import PodRefusal, refusal
@@ -36,6 +37,16 @@ def executor_pods(context: Any) -> list[dict[str, Any]]:
     return list(_as_json(context, labelled.list()).get("items", ()))  # left out where it is empty
 
 
+def last_state(context: Any, executor: int) -> dict[str, Any] | None:
+    """The pod of an executor as Spark has last seen it, which may have been deleted; None where Spark has forgotten it.
+
+    Spark remembers a deleted pod until it lists all pods next (`spark.kubernetes.executor.apiPollingInterval`, 30 s);
+    the API server forgets it at once. Blocks for a moment, in any thread; raises what Py4J raises.
+    """
+    state = _part_of_backend(context, "podAllocator").lastSnapshot().executorPods().get(executor)
+    return _as_json(context, state.get().pod()) if state.isDefined() else None
+
+
 def _part_of_backend(context: Any, name: str) -> Any:
     """A private part of Spark's scheduler for Kubernetes.
 
@@ -49,6 +60,31 @@ def _part_of_backend(context: Any, name: str) -> Any:
 
 def _as_json(context: Any, of: Any) -> dict[str, Any]:
     return dict(json.loads(context._jvm.io.fabric8.kubernetes.client.utils.Serialization.asJson(of)))
+
+
+class LostPods:
+    """Adds to Spark's message of a lost executor why Kubernetes has ended its pod. Any thread may call it."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        # Messages come again while another loss is unexplained, and Spark soon forgets the pod.
+        self._messages: dict[str, str] = {}
+
+    def __call__(self, message: str) -> str:
+        """The message of a failed task, and what became of the pod. Blocks for a moment; never raises."""
+        if message not in self._messages:
+            self._messages[message] = self._with_pod(message)
+        return self._messages[message]
+
+    def _with_pod(self, message: str) -> str:
+        executor = lost_executor(message)
+        if executor is None:
+            return message
+        try:
+            return with_pod(message, last_state(self._context, executor))
+        except Exception as error:  # as in `PodOutlook`
+            logger.info("why Kubernetes has ended a pod is not known: %s: %s", type(error).__name__, error)
+            return message
 
 
 class PodOutlook:

@@ -96,12 +96,13 @@ def _message(task: Any) -> str:
 
 def loss_reasons(session: "SparkSession", facts: Facts) -> TaskFailures | None:
     """Why agents were lost, as Spark and its cluster manager report it; None where neither reports anything."""
-    failures = task_failures(session) if facts.master == YARN or facts.on_kubernetes else None
-    return _with_nodes(failures) if failures is not None and facts.master == YARN else failures
-
-
-def _with_nodes(failures: TaskFailures) -> TaskFailures:
-    """The same failures, each with what became of its node."""
+    context = getattr(session, "_sc", None)
+    failures = task_failures(session)
+    if failures is None or not (facts.master == YARN or facts.on_kubernetes):
+        return None
+    if facts.on_kubernetes:
+        pods = kubernetes_client.LostPods(context)
+        return lambda stages: {task: pods(message) for task, message in failures(stages).items()}
     from sparktrain.cluster import yarn_client  # HTTP, which only YARN needs
 
     nodes = yarn_client.Nodes()

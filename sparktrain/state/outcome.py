@@ -40,12 +40,13 @@ class Loss(StrEnum):
     """The cluster's reason for the loss of an agent. The value is the word in `results.json`."""
 
     PREEMPTED = "preempted"  # its container was given to another queue
-    NODE = "node"  # its node was lost
+    NODE = "node"  # its node was lost, or was short of memory or disk
     DECOMMISSIONED = "decommissioned"  # its node, or its executor, was taken out of service
     KILLED = "killed"  # its executor was ended by a signal, for an unknown reason
     ANNOUNCED = "announced"  # something had announced that it leaves, such as SIGTERM or `notice`
     MASTER = "master"  # Spark's application master was lost, and with it all executors
     MEMORY = "memory"  # its container used more memory than it may
+    STORAGE = "storage"  # its pod used more local storage than it may
     OTHER = "other"  # its executor was lost for another reason
 
     @property
@@ -56,7 +57,12 @@ class Loss(StrEnum):
     @property
     def excused(self) -> bool:
         """The cluster took the agent: that counts against no limit of the user's."""
-        return self not in (Loss.MEMORY, Loss.OTHER)
+        return self is not Loss.OTHER and not self.own
+
+    @property
+    def own(self) -> bool:
+        """The training has caused it itself: else, also where it was announced, it would recur for ever."""
+        return self in (Loss.MEMORY, Loss.STORAGE)
 
 
 class Failure(Struct, frozen=True):

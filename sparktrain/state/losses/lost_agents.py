@@ -61,8 +61,7 @@ class LostAgents:
             return None
         trial = self._sweep.trials[member.trial]
         announced = self.announced.pop(agent, None)
-        # What the training itself has caused counts, also while its agent leaves: else it would recur for ever.
-        if announced is not None and loss is not Loss.MEMORY:
+        if announced is not None and not loss.own:
             loss = announced.loss
             reason = f"{reason}; {announced.text}"
         failure = Failure(loss.kind, lost_agent(host, reason), loss=loss)

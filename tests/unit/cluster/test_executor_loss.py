@@ -1,14 +1,16 @@
 """Why agents were lost: Spark's messages are explained and reach the run, and agents that came back need none."""
 
 import asyncio
+import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from sparktrain.base.ids import AgentId, SparkTask
-from sparktrain.cluster.executor_loss import FORGET_S, UnexplainedLosses, explain_failure
+from sparktrain.cluster.executor_loss import FORGET_S, UnexplainedLosses, explain_failure, lost_executor, with_pod
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
@@ -22,11 +24,11 @@ from tests.unit.driver.drivers import QuickClock, World, prepared
 
 CONTAINER = "container_1795280325843_0001_01_000002 on host: node-3"
 LOST = "ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason:"
+PODS = json.loads((Path(__file__).parent / "kubernetes_answers" / "losses.json").read_text())
 POD = """ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason:\x20
 The executor with id 2 exited with exit code {code}.
-
-
-
+{brief}
+{message}
 The API gave the following container statuses:
 
 
@@ -38,6 +40,20 @@ The API gave the following container statuses:
 \t exit code: {number}
 \t termination reason: {reason}
       """
+DELETED = (
+    "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: The executor with id 1 was deleted "
+)
+DELETED += "by a user or the framework."
+
+
+def exited(code: str, number: int, reason: str, name: str = "") -> str:
+    """Spark's message of a pod that has failed, with what the API server has recorded of one."""
+    status = PODS[name]["status"] if name else {}
+    brief = f"The API gave the following brief reason: {status['reason']}" if name else ""
+    message = f"The API gave the following message: {status['message']}" if name else ""
+    return POD.format(code=code, number=number, reason=reason, brief=brief, message=message)
+
+
 BAD = f"{LOST} Container from a bad node: {CONTAINER}."
 MESSAGES = [
     (
@@ -122,29 +138,71 @@ MESSAGES = [
         Loss.OTHER,
         "Spark reports: The executor with id 1 is gone.",
     ),
+    (DELETED, Loss.KILLED, "its pod was deleted by a request, as `kubectl delete` makes: .*"),
+    (with_pod(DELETED, None), Loss.KILLED, "its pod was deleted by a request, .*"),
+    (with_pod(DELETED, PODS["deleted"]), Loss.KILLED, "its pod was deleted by a request, .*"),
     (
-        "ExecutorLostFailure (executor 1 exited unrelated to the running tasks) Reason: The executor with id 1 was "
-        "deleted by a user or the framework.",
-        Loss.KILLED,
-        "its pod was deleted, by a person, .*",
+        with_pod(DELETED, PODS["drained"]),
+        Loss.DECOMMISSIONED,
+        "its pod was evicted on request, as `kubectl drain` does, .*; a gang waits .*",
     ),
     (
-        POD.format(code="137(SIGKILL, possible container OOM)", number=137, reason="OOMKilled"),
+        with_pod(DELETED, PODS["preempted"]),
+        Loss.PREEMPTED,
+        "a pod of higher priority preempted its pod; to keep pods, set priorityClassName in "
+        "spark.kubernetes.executor.podTemplateFile .*",
+    ),
+    (
+        with_pod(f"{LOST} Executor heartbeat timed out after 125331 ms", PODS["node"]),
+        Loss.NODE,
+        "the node of its pod was lost, or has a taint that the pod does not tolerate .Taint manager: deleting due to "
+        "NoExecute taint.; .*",
+    ),
+    (
+        with_pod(exited("143(unexpected)", 143, "Error", "storage"), PODS["storage"]),
+        Loss.STORAGE,
+        "its pod used more local storage than it may .Pod ephemeral local storage usage exceeds the total limit of "
+        "containers 10Mi.; raise the limit in .*",
+    ),
+    (
+        with_pod(exited("137(SIGKILL, possible container OOM)", 137, "Error", "pressure"), PODS["pressure"]),
+        Loss.NODE,
+        r"its node had too little memory or disk, and evicted its pod .Pod was rejected: The node had condition: "
+        r"\[MemoryPressure\].; .*",
+    ),
+    (
+        f"{DELETED} Kubernetes has ended the pod: TerminationByKubelet: Pod was terminated in response to imminent "
+        "node shutdown.",
+        Loss.DECOMMISSIONED,
+        "its node was shut down; .*",
+    ),
+    (
+        f"{DELETED} Kubernetes has ended the pod: WorkloadEvicted: another queue needs it",
+        Loss.KILLED,
+        "Kubernetes has ended its pod .WorkloadEvicted: another queue needs it.; .*",
+    ),
+    (
+        with_pod(f"{LOST} Executor Process Lost", None),
+        Loss.OTHER,
+        "Spark lost its executor, and neither Spark nor Kubernetes reports why: `kubectl describe node` may",
+    ),
+    (
+        exited("137(SIGKILL, possible container OOM)", 137, "OOMKilled"),
         Loss.MEMORY,
         "its pod used more memory than it may .OOMKilled.; raise spark.executor.memoryOverhead, .*",
     ),
     (
-        POD.format(code="137(SIGKILL, possible container OOM)", number=137, reason="Error"),
+        exited("137(SIGKILL, possible container OOM)", 137, "Error"),
         Loss.KILLED,
         "by SIGKILL .exit code 137., and Kubernetes does not report by whom.*",
     ),
     (
-        POD.format(code="143(unexpected)", number=143, reason="OOMKilled"),
+        exited("143(unexpected)", 143, "OOMKilled"),
         Loss.KILLED,
         "by SIGTERM .exit code 143., and Kubernetes does not report by whom.*",
     ),
     (
-        POD.format(code="3(unexpected)", number=3, reason="Error"),
+        exited("3(unexpected)", 3, "Error"),
         Loss.OTHER,
         "ended by itself, with exit code 3: .*",
     ),
@@ -160,13 +218,27 @@ def test_a_message_of_spark_is_explained(message: str, loss: Loss, expected: str
     assert "\n" not in line
 
 
-@pytest.mark.parametrize(("message", "loss", "expected"), [row for row in MESSAGES if "executor with id" in row[0]])
+@pytest.mark.parametrize(
+    ("message", "loss", "expected"), [row for row in MESSAGES if "executor with id" in row[0] or "Kubernetes" in row[0]]
+)
 def test_the_loss_of_a_pod_has_no_words_of_yarn(message: str, loss: Loss, expected: str) -> None:
     assert not re.search("YARN|spark.yarn|application master", explain_failure(message)[1])
 
 
 def test_every_loss_has_a_message() -> None:
     assert {loss for _, loss, _ in MESSAGES} == set(Loss) - {Loss.ANNOUNCED}, "which agents announce themselves"
+
+
+def test_a_message_names_its_executor() -> None:
+    assert lost_executor(DELETED) == 1
+    assert lost_executor(exited("3(unexpected)", 3, "Error")) == 2
+    assert lost_executor("Python worker exited unexpectedly (crashed)") is None
+
+
+@pytest.mark.parametrize("loss", list(Loss))
+def test_what_the_training_has_caused_itself_is_not_excused(loss: Loss) -> None:
+    assert loss.excused is (loss not in (Loss.MEMORY, Loss.STORAGE, Loss.OTHER))
+    assert loss.own is (loss in (Loss.MEMORY, Loss.STORAGE))
 
 
 def agents(*names: str) -> list[AgentId]:

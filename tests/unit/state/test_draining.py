@@ -257,12 +257,13 @@ def test_an_announced_loss_uses_no_retry_whatever_the_cluster_reports(world: Wor
     assert by_rank(world) == [AgentId("a1")]
 
 
-def test_what_the_training_has_caused_counts_while_its_agent_leaves(world: World) -> None:
+@pytest.mark.parametrize("loss", [Loss.MEMORY, Loss.STORAGE])
+def test_what_the_training_has_caused_counts_while_its_agent_leaves(loss: Loss, world: World) -> None:
     [agent] = gang(world, size=1, spare=1)
     world.announce(agent)
     world.lose(agent)
-    world.explain(agent, Loss.MEMORY)
-    assert (trial(world).restarts[-1].loss, trial(world).spent()) == (Loss.MEMORY, (1, 0))
+    world.explain(agent, loss)
+    assert (trial(world).restarts[-1].loss, trial(world).spent()) == (loss, (1, 0))
 
 
 def test_what_the_cluster_reports_of_a_drained_agent_uses_no_retry(world: World) -> None:

@@ -13,7 +13,7 @@ from tests.unit.state.world import LEASE_S, World
 
 WORD_S = 20.0
 EXCUSED = [Loss.PREEMPTED, Loss.NODE, Loss.DECOMMISSIONED, Loss.KILLED, Loss.MASTER, Loss.ANNOUNCED]
-COUNTED = [Loss.MEMORY, Loss.OTHER]
+COUNTED = [Loss.MEMORY, Loss.STORAGE, Loss.OTHER]
 
 
 @pytest.fixture
