@@ -1,14 +1,19 @@
 """`sparktrain submit` to Kubernetes: its files reach the driver's pod, and its exit code is that of the run."""
 
+import os
+import re
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support.kubernetes import Kubernetes, Mode, sparktrain_submit
+from tests.support.processes import wait_until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
 TRAIN = Path(__file__).with_name("submitted.py")
+HELD = Path(__file__).with_name("held_trial.py")
 END_S = 200.0
 ONE = {"spark.executor.instances": "1"}
 
@@ -47,3 +52,31 @@ def test_a_call_that_the_driver_refuses_in_its_pod_has_its_code(kubernetes: Kube
         assert "no_such" in submitted.output.removeprefix(printed), "in the log of the pod"
     assert "-driver exited with 2 before it ended a run" in printed
     assert "`kubectl logs " in printed
+
+
+def test_a_command_that_is_interrupted_leaves_its_driver_and_one_that_is_deleted_can_resume(
+    kubernetes: Kubernetes,
+) -> None:
+    folder = kubernetes.shared / "interrupted"
+    folder.mkdir()
+    folder.chmod(0o777)
+    (folder / "hold-1").touch()
+    place = ["--dir", str(folder / "runs"), "--name", "held"]
+    sweep = ["--grid", "x=0,1", "--grid", f"folder={folder}", "--metric", "y", "--mode", "max"]
+    words = ["sweep", f"{HELD}:held", *sweep, *place]
+    with sparktrain_submit(kubernetes, *words, conf=uploads(kubernetes)) as submitted:
+        wait_until(lambda: "1 of 2 trials done" in submitted.log.read_text(), END_S, "a trial has ended")
+        os.kill(submitted.pid, signal.SIGINT)
+        assert submitted.wait(END_S) == 130, submitted.output
+        [delete] = re.findall(r"continues without this command: kubectl (delete pod .+) ends it", submitted.output)
+        [driver] = [pod for pod in submitted.pods if pod["metadata"]["labels"]["spark-role"] == "driver"]
+        assert driver["status"]["phase"] == "Running"
+        kubernetes.kubectl(*delete.split())
+    with sparktrain_submit(kubernetes, *words, conf=uploads(kubernetes)) as submitted:
+        wait_until(lambda: len(list(folder.glob("start-1-*"))) == 2, END_S, "the next driver has resumed the run")
+        [driver] = [pod for pod in submitted.pods if pod["metadata"]["labels"]["spark-role"] == "driver"]
+        kubernetes.delete_pod(driver["metadata"]["name"])
+        assert submitted.wait(END_S) == 5, submitted.output
+        assert "the same call resumes" in submitted.output
+    (folder / "hold-1").unlink()
+    assert len(list(folder.glob("start-0-*"))) == 1, "what has ended is not repeated"
