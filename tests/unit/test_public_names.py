@@ -135,6 +135,7 @@ def test_each_public_name_is_documented(name: str) -> None:
 
 
 INTERNAL = {
+    "ApiError",
     "AttemptError",
     "ClientError",
     "CorruptCacheError",
