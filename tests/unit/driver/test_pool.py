@@ -15,7 +15,7 @@ from sparktrain.base.ids import RunId
 from sparktrain.driver import pool as pools
 from sparktrain.driver.engines.engine import Address, JobEnd
 from sparktrain.driver.engines.job_failures import RELAUNCHES
-from sparktrain.driver.pool import AgentPool
+from sparktrain.driver.pool import AgentPool, PoolTimes
 from sparktrain.driver.run_request import RunOutcome
 from sparktrain.driver.slots.slot_holders import HOLDERS
 from sparktrain.errors import (
@@ -23,6 +23,7 @@ from sparktrain.errors import (
     EnvironmentMismatchError,
     JoinTimeoutError,
     PoolError,
+    ResourceError,
     SparktrainError,
 )
 from sparktrain.state.commands import EndRun
@@ -388,6 +389,46 @@ def test_nobody_waits_for_ever_for_the_first_executor(monkeypatch: pytest.Monkey
     monkeypatch.setattr(pools, "pause", lambda seconds: setattr(pool, "_unavailable", AgentsLostError("gone")))
     with pytest.raises(AgentsLostError, match="gone"):
         pool.have("horovod", 5.0)
+
+
+@pytest.mark.usefixtures("fakes")
+def test_a_call_that_waits_for_the_first_executor_logs_each_reason_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reasons = iter(["no node fits", "no node fits", "the quota is used up", "the quota is used up"])
+
+    def outlook() -> str:
+        if reason := next(reasons, None):
+            return reason
+        monkeypatch.setattr(FakeCoordinator, "joined", {"horovod": "0.28"})
+        return ""
+
+    monkeypatch.setattr(Slots, "outlook", lambda self, agents: outlook)
+    engine: Any = Slots()
+    pool = AgentPool(engine, 2, (), None, times=PoolTimes(outlook_s=0.001))
+    pool.open()
+    with caplog.at_level(logging.WARNING, "sparktrain"):
+        assert pool.have("horovod", 60.0)
+    first = "no agent has joined yet, on local[2]: "
+    assert caplog.messages == [f"{first}no node fits", f"{first}the quota is used up"]
+
+
+@pytest.mark.usefixtures("fakes")
+@pytest.mark.parametrize("alive", [0, 1])
+def test_a_cluster_that_refuses_all_agents_ends_a_call_that_has_none(
+    alive: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outlook() -> str:
+        raise ResourceError("the account may not create pods")
+
+    monkeypatch.setattr(Slots, "outlook", lambda self, agents: outlook)
+    monkeypatch.setattr(FakeCoordinator, "agents_alive", alive)
+    pool = a_pool()
+    assert pool._why_none() == "the account may not create pods"
+    assert (str(pool._unavailable), alive) in [("the account may not create pods", 0), ("None", 1)]
+    if not alive:
+        with pytest.raises(ResourceError, match="may not create pods"):
+            raise pool.failure(UNAVAILABLE, 60.0) or AssertionError("no failure")
 
 
 @pytest.mark.usefixtures("fakes")
