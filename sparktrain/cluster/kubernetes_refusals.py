@@ -14,38 +14,45 @@ _REFUSED = re.compile(
 _FINAL = frozenset({400, 401, 403, 404, 422})
 _TEMPLATE = "spark.kubernetes.executor.podTemplateFile"
 _CORRECT = f"correct the settings spark.kubernetes.executor.*, or the template in {_TEMPLATE}"
-_QUOTA = (
-    r"exceeded quota: (?P<quota>\S+), (?P<sizes>.+)",
-    r"quota \g<quota> of their namespace has no room (\g<sizes>): lower spark.executor.instances or what an executor "
-    "requests, or have the quota raised",
-)
+_QUOTA = r"exceeded quota: (?P<quota>\S+), (?P<sizes>.+)"
 _EXPLANATIONS = (
-    _QUOTA,
     (
-        r'User "(?P<user>[^"]+)" cannot create resource "(?P<what>\w+)" .* in the namespace "(?P<where>[^"]+)"',
-        r"\g<user> may not create \g<what> in namespace \g<where>: apply conf/kubernetes/role.yaml there, or use an "
-        "account that may (spark.kubernetes.authenticate.*)",
+        _QUOTA,
+        r"quota \g<quota> of their namespace has no room (\g<sizes>)",
+        "lower spark.executor.instances or what an executor requests, or have the quota raised",
+    ),
+    (
+        r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<what>\w+)" .* in the namespace "(?P<where>[^"]+)"',
+        r"\g<user> may not \g<verb> \g<what> in namespace \g<where>",
+        "apply conf/kubernetes/role.yaml there, or use an account that may (spark.kubernetes.authenticate.*)",
     ),
     (
         r"create new content in namespace (?P<where>\S+) because it is being terminated",
-        r"namespace \g<where> is being deleted: use another one (spark.kubernetes.namespace)",
+        r"namespace \g<where> is being deleted",
+        "use another one (spark.kubernetes.namespace)",
     ),
     (
         r"violates PodSecurity (?P<rules>.+)",
-        r"the Pod Security of their namespace forbids them (\g<rules>): name a template like "
-        f"conf/kubernetes/executor.yaml in {_TEMPLATE}",
+        r"the Pod Security of their namespace forbids them (\g<rules>)",
+        f"name a template like conf/kubernetes/executor.yaml in {_TEMPLATE}",
     ),
     (
         r"(?P<hook>admission webhook \"\S+\"|ValidatingAdmissionPolicy '\S+') .*?denied (?:the )?request: (?P<why>.+)",
-        rf"\g<hook> denies them (\g<why>): {_CORRECT}",
+        r"\g<hook> denies them (\g<why>)",
+        _CORRECT,
     ),
     (
         r"failed calling webhook \"(?P<hook>\S+)\": (?P<why>.+)",
-        r'admission webhook "\g<hook>" fails (\g<why>): ask who operates it',
+        r'admission webhook "\g<hook>" fails (\g<why>)',
+        "ask who operates it",
     ),
-    (r"^Unauthorized$", "the driver's token is not valid, or no longer: renew it (spark.kubernetes.authenticate.*)"),
-    (r"^(?:Pod|pods) \"\S+\" is (?P<kind>invalid|forbidden): (?P<why>.+)", rf"they are \g<kind> (\g<why>): {_CORRECT}"),
-    (r"(?P<why>.+)", r"\g<why>"),
+    (r"^Unauthorized$", "the driver's token is not valid, or no longer", "renew it (spark.kubernetes.authenticate.*)"),
+    (
+        r"^(?:Pod|pods) \"\S+\" is (?P<kind>invalid|forbidden): (?P<why>.+)",
+        r"they are \g<kind> (\g<why>)",
+        _CORRECT,
+    ),
+    (r"(?P<why>.*)", r"\g<why>", _CORRECT),
 )
 
 
@@ -63,10 +70,13 @@ def refusal(logged: str) -> PodRefusal | None:
     *_, newest = [None, *_REFUSED.finditer(logged)]
     if newest is None:
         return None
-    message = short(newest["message"])
-    explained = (
-        (pattern, match.expand(text)) for pattern, text in _EXPLANATIONS if (match := re.search(pattern, message))
-    )
-    pattern, text = next(explained)
-    final = int(newest["code"]) in _FINAL and pattern != _QUOTA[0]
-    return PodRefusal(text, final)
+    message = newest["message"]
+    final = int(newest["code"]) in _FINAL and re.search(_QUOTA, message) is None
+    return PodRefusal(": ".join(explained(message)), final)
+
+
+def explained(message: str) -> tuple[str, str]:
+    """Why the API server refuses pods, by the message of its answer, and the next step."""
+    line = short(message)
+    explanations = ((re.search(pattern, line), reason, step) for pattern, reason, step in _EXPLANATIONS)
+    return next((match.expand(reason), step) for match, reason, step in explanations if match is not None)

@@ -68,5 +68,5 @@ def test_a_quota_that_leaves_no_room_for_an_executor_is_named(kubernetes: Kubern
     findings = {finding["check"]: finding for finding in report["findings"]}
     assert status == 1
     assert findings["role"]["level"] == "pass"
-    quota = "exceeded quota: quota, requested: pods=1, used: pods=1, limited: pods=1"
-    assert findings["pods"]["message"] == f"the API server refuses a pod of an executor: forbidden: {quota}"
+    quota = "quota quota of their namespace has no room (requested: pods=1, used: pods=1, limited: pods=1)"
+    assert findings["pods"]["message"] == f"the API server refuses pods of executors: {quota}"

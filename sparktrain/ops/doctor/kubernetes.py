@@ -1,7 +1,5 @@
 """What Kubernetes' API server answers about a session's server, role and pods, and what that means for a run."""
 
-import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +8,8 @@ from msgspec import Struct
 from sparktrain.base import formatting
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
 from sparktrain.cluster.kubernetes_api import Api, ApiError
-from sparktrain.cluster.kubernetes_pods import MOST_CHARACTERS, waiting
+from sparktrain.cluster.kubernetes_pods import waiting
+from sparktrain.cluster.kubernetes_refusals import explained
 
 ROLE_FILE = "conf/kubernetes/role.yaml"
 NEEDED = {
@@ -27,18 +26,6 @@ _AUTHORIZATION = "authorization.k8s.io/v1"
 _AUTHENTICATION = "authentication.k8s.io/v1"
 _LABELS = "spark-role%3Dexecutor%2Cspark-app-selector%3D"
 _NO_DRY_RUN = "does not support dry run"
-_ADMISSION = "change the pod to what the cluster admits, by spark.kubernetes.executor.podTemplateFile or labels"
-_REFUSALS = (
-    ("exceeded quota", "request fewer or smaller executors, end other pods of the namespace, or have its quota raised"),
-    ("denied the request", _ADMISSION),
-    ("denied request", _ADMISSION),
-    ("violates PodSecurity", "set the security context in spark.kubernetes.executor.podTemplateFile"),
-    ("being terminated", "use another namespace: this one is being deleted"),
-    ("forbidden: User", f"kubectl apply --filename {ROLE_FILE}, in the namespace of the pods"),
-)
-"""Words of the API server where it refuses a pod, and the next step."""
-_OTHER_REFUSAL = "correct spark.kubernetes.executor.podTemplateFile and the other settings spark.kubernetes.executor.*"
-
 _SEE_LOGS = (
     "set spark.kubernetes.executor.deleteOnTermination=false, and see `kubectl logs` of one; docs/kubernetes.md has "
     "what its image needs"
@@ -87,7 +74,8 @@ def pods_findings(api: Api, pods: Pods | None = None) -> list[Finding]:
     try:
         listed = _listed(api, pods.application)
     except ApiError as error:
-        return [warned("pods", f"not known: {error}", _step(str(error)))]
+        reason, step = explained(str(error))
+        return [warned("pods", f"not known: {reason}", step)]
     if reasons := waiting(listed):
         return [of_message("pods", Level.FAIL, reasons)]
     running = [pod for pod in listed if pod["status"].get("phase") == "Running"]
@@ -151,14 +139,6 @@ def _refused(api: Api) -> Finding | None:
     except ApiError as error:
         if _NO_DRY_RUN in str(error):
             return warned("pods", f"not known whether a pod is allowed: {error}", "see the log of Spark's driver")
-        return failed("pods", f"the API server refuses a pod of an executor: {_reason(str(error))}", _step(str(error)))
+        reason, step = explained(str(error))
+        return failed("pods", f"the API server refuses pods of executors: {reason}", step)
     return None
-
-
-def _reason(message: str) -> str:
-    """A refusal without the name of the pod that was tried."""
-    return textwrap.shorten(re.sub(r'^pods? "[^"]*" is ', "", message, flags=re.IGNORECASE), MOST_CHARACTERS)
-
-
-def _step(message: str) -> str:
-    return next((step for words, step in _REFUSALS if words in message), _OTHER_REFUSAL)

@@ -160,7 +160,7 @@ def test_without_a_session_kubernetes_is_asked_why(recorded: Any) -> None:
     assert [only(found.findings, check).level for check in ("session", "kubernetes", "role")] == [
         Level.FAIL, Level.PASS, Level.PASS,
     ]  # fmt: skip
-    assert reads(only(found.findings, "pods"), Level.FAIL, "denied request: pods need a cost centre")
+    assert reads(only(found.findings, "pods"), Level.FAIL, "denies them (pods need a cost centre)")
     assert found.unseen == ["the executors: there is no session", "the store: pass --dir"]
 
 
