@@ -2,6 +2,7 @@
 
 import logging
 import os
+import pwd
 import re
 import shlex
 import socket
@@ -151,6 +152,11 @@ def _problem(where: str, error: Exception) -> str:
         return f"no Spark session on {where}: Kubernetes refuses what it needs: {refused.text}"
     lines = [line.removeprefix(": ") for line in str(error).splitlines() if not line.startswith(_OF_PY4J)]
     problem = next(iter(lines), type(error).__name__)
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        user = f"user {os.geteuid()} of this process"
+        return f"no Spark session on {where}: {problem}; give {user} a line in /etc/passwd, which Java's login needs"
     return f"no Spark session on {where}: {problem}; check that Java 17 is installed and that the master runs"
 
 

@@ -79,3 +79,22 @@ def test_pods_get_the_address_by_which_this_machine_reaches_their_cluster(
 ) -> None:
     defaults = spark_session._session_defaults(master, "")
     assert {key: value for key, value in defaults.items() if key == "spark.driver.host"} == expected
+
+
+@pytest.mark.parametrize(
+    ("user", "step"),
+    [(2**31 - 7, "give user 2147483641 of this process a line in /etc/passwd"), (0, "check that Java 17")],
+)
+def test_a_user_without_a_name_is_the_likely_cause_of_a_java_that_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, user: int, step: str
+) -> None:
+    def start(*arguments: object) -> None:
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+
+    monkeypatch.setattr(jvm, "start", start)
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with (
+        pytest.raises(SessionError, match=rf"GATEWAY_EXITED\] .*; {step}"),
+        local_session("local[2]", {}, "app"),
+    ):
+        pass
