@@ -84,7 +84,7 @@ class LostPods:
             return with_pod(message, last_state(self._context, executor))
         except Exception as error:  # as in `PodOutlook`
             logger.info("why Kubernetes has ended a pod is not known: %s: %s", type(error).__name__, error)
-            return message
+            return with_pod(message, None)
 
 
 class PodOutlook:

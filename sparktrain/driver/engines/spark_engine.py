@@ -39,9 +39,10 @@ NO_SLOTS = "either other jobs hold the session's slots, or it has no executors y
 
 _SHUT_DOWN = "cancelled because SparkContext was shut down"
 _EXECUTORS_END = (
-    "Spark ends an application on Kubernetes after too many ends of executors (spark.executor.maxNumFailures); with "
-    "spark.kubernetes.executor.deleteOnTermination=false their pods stay, and kubectl logs prints why they end, such "
-    "as a user without a line in /etc/passwd"
+    "Spark ends an application on Kubernetes after too many ends of executors and refused pods "
+    "(spark.executor.maxNumFailures), and its log has these; with "
+    "spark.kubernetes.executor.deleteOnTermination=false pods of executors stay, and kubectl logs prints why they end, "
+    "such as a user without a line in /etc/passwd"
 )
 
 

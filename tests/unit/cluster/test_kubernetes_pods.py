@@ -1,18 +1,22 @@
-"""What executors' pods wait for, and on which nodes they are, by recorded answers of a real API server of two nodes."""
+"""What executors' pods wait for, their nodes, and why they end, by recorded answers of a real API server."""
 
 import json
 from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
 from sparktrain.cluster import kubernetes_client
-from sparktrain.cluster.kubernetes_client import RETRY_S, PodNodes, PodOutlook
+from sparktrain.cluster.executor_loss import explain_failure
+from sparktrain.cluster.kubernetes_client import RETRY_S, LostPods, PodNodes, PodOutlook
 from sparktrain.cluster.kubernetes_pods import waiting
+from sparktrain.state.outcome import Loss
 from tests.unit.clocks import InstantClock
 
 ANSWERS = Path(__file__).parent / "kubernetes_answers"
 PODS = json.loads((ANSWERS / "waiting.json").read_text())
+LOSSES = json.loads((ANSWERS / "losses.json").read_text())
 RUNNING = json.loads((ANSWERS / "running.json").read_text())
 
 
@@ -90,3 +94,28 @@ def test_a_pod_is_its_own_host_while_its_node_is_not_known(monkeypatch: pytest.M
     clock.pause(RETRY_S)
     assert node_of("pod-1") == "pod-1"
     assert len(requests) == 2
+
+
+LOST = "ExecutorLostFailure (executor 7 exited caused by one of the running tasks) Reason: Executor Process Lost"
+
+
+def test_spark_is_asked_once_for_the_pod_of_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def last_state(context: Any, executor: int) -> Any:
+        asked.append(executor)
+        return LOSSES["preempted"]
+
+    monkeypatch.setattr(kubernetes_client, "last_state", last_state)
+    lost = LostPods(MagicMock())
+    for _ in range(2):
+        assert explain_failure(lost(LOST))[0] is Loss.PREEMPTED
+        assert lost("Python worker exited unexpectedly (crashed)") == "Python worker exited unexpectedly (crashed)"
+    assert asked == [7]
+
+
+def test_a_pod_that_spark_cannot_name_has_no_reason_of_yarn() -> None:
+    context = MagicMock()
+    context._jsc.sc.side_effect = RuntimeError("the session is stopped")
+    loss, line = explain_failure(LostPods(context)(LOST))
+    assert (loss, "neither Spark nor Kubernetes reports why" in line) == (Loss.OTHER, True)
