@@ -19,7 +19,7 @@ PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes record-kubernetes test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image record-kubernetes test-rig test-torch test-gpu bench soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -109,10 +109,14 @@ test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports 
 	@scripts/test_gpu.sh $(ARGS)
 
 test-kubernetes: kubernetes ## the tests on a Kubernetes of two nodes, which this machine is; as root, some minutes
-	$(BIN)/pytest -n 0 tests/kubernetes $(ARGS)
+	$(BIN)/pytest -n 0 -m "not image" tests/kubernetes $(ARGS)
+
+test-image: kubernetes ## conf/kubernetes/Dockerfile, built without a registry, and a gang in pods of it; as root, some minutes and 2 GB
+	$(BIN)/pytest -n 0 -m image tests/kubernetes $(ARGS)
 
 record-kubernetes: kubernetes ## what the API server of that Kubernetes answers, for tests without one: after a change of its version; as root
 	$(BIN)/python -m scripts.record_kubernetes
+	$(BIN)/python -m tests.support.kubernetes.doctor_answers
 
 test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemons, packs, helpers
 	$(PYTEST) -m rig $(ARGS)

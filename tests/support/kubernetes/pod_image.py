@@ -14,7 +14,7 @@ from tests.support.kubernetes.programs import programs
 
 IMAGE = "localhost/sparktrain:1"
 _ROOT = Path(__file__).parents[3]
-_FILES = Path(__file__).with_name("image")
+_FILES = _ROOT / "conf" / "kubernetes" / "image"
 _WORKDIR = "opt/spark/work-dir"
 """As in Spark's own image: files of a job go there."""
 

@@ -1,5 +1,5 @@
 #!/usr/bin/bash
-# The entry point of Spark's pods, as PyPI's PySpark brings none: what Spark gives them comes by variables.
+# The entry point of pods, as PyPI's PySpark brings none: what Spark gives them comes by variables.
 set -euo pipefail
 
 options=()
