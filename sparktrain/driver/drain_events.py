@@ -14,8 +14,10 @@ from sparktrain.runs.additions.drain_requests import DrainRequest
 from sparktrain.state.agents import Agents
 from sparktrain.state.events import DrainAsked, Event, LossAnnounced
 
-ANNOUNCEMENTS_S = 2.0
-"""Interval at which Spark is asked which executors it decommissions."""
+ANNOUNCEMENTS_S = 0.5
+"""Interval at which Spark is asked which executors it decommissions, which takes two calls of the JVM."""
+IDLE_S = 2.0
+"""An executor is replaced once no agent there has had a member for so long: its files may be on their way."""
 
 
 def drain_event(request: DrainRequest, work: RunRequest, at: float) -> DrainAsked:
@@ -47,8 +49,8 @@ class AnnouncedDepartures:
         self._feed = feed
         self._announced: dict[AgentId, str] = {}
         """The executor to replace, or an empty text, by each agent with notice."""
-        self._idle: set[str] = set()
-        """Executors to replace that had nothing to do at the look before."""
+        self._idle_since: dict[str, float] = {}
+        """Since when the executors to replace have had nothing to do."""
 
     async def watch(self, agents: Agents) -> None:
         """Look at what the cluster announces, and feed it once for each agent. Never returns."""
@@ -72,14 +74,16 @@ class AnnouncedDepartures:
                     self._server.send(agent, m.Depart(notice.text))
 
     async def _replace(self, agents: Agents) -> None:
-        """Replace executors on which no agent has had a member at two looks: the files of a member may be on their
-        way."""
+        """Replace executors on which no agent has had a member for `IDLE_S`; ask again after the same time."""
         busy: set[str] = set()
         for agent, executor in self._announced.items():
             state = agents.get(agent)
             if state is not None and state.member is not None:
                 busy.add(executor)
+        now = self._clock.now()
         idle = set(self._announced.values()) - busy - {""}
-        for executor in idle & self._idle:
-            await aside(partial(self._losses.replace, executor), "sparktrain-announcements")
-        self._idle = idle
+        self._idle_since = {executor: self._idle_since.get(executor, now) for executor in idle}
+        for executor, since in self._idle_since.items():
+            if now >= since + IDLE_S:
+                self._idle_since[executor] = now
+                await aside(partial(self._losses.replace, executor), "sparktrain-announcements")

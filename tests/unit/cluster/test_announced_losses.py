@@ -11,7 +11,7 @@ from sparktrain.base.ids import AgentId, SparkTask
 from sparktrain.cluster import announced_losses
 from sparktrain.cluster.announced_losses import NODES_S, AnnouncedLosses, ClusterNotice
 from sparktrain.driver.agent_server import Server
-from sparktrain.driver.drain_events import AnnouncedDepartures
+from sparktrain.driver.drain_events import IDLE_S, AnnouncedDepartures
 from sparktrain.protocol import messages as m
 from sparktrain.protocol.memory_transport import MemoryTransport
 from sparktrain.state import events as on
@@ -115,9 +115,11 @@ async def test_agents_with_an_announced_loss_are_drained_and_leave(executor: str
         assert await asyncio.wait_for(losses.replaced.get(), 10.0) == executor
     else:
         assert await asyncio.wait_for(link.receive(), 10.0) == m.Depart("gone soon")
+    ended_at = QuickClock().now()
     watch.cancel()
     assert isinstance(await fed.get(), on.AgentJoined)
     event = await fed.get()
     assert isinstance(event, on.LossAnnounced)
+    assert not executor or ended_at >= event.at + IDLE_S, "files of a member may be on their way"
     assert (event.agent, event.notice, fed.empty(), losses.looks) == ("a", "gone soon", True, 2)
     await server.close()
