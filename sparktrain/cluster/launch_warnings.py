@@ -16,6 +16,7 @@ logger = logging.getLogger("sparktrain")
 
 PYTHON_MIB = 1024
 """Memory that the processes of one slot use with TensorFlow and Keras imported, before there is a model."""
+DECOMMISSION_KEY = "spark.decommission.enabled"
 LEAST_JAVA = 17
 """The oldest Java that Spark 4 supports."""
 
@@ -38,7 +39,7 @@ class Driver(Struct, frozen=True, kw_only=True):
 
 def launch_findings(facts: Facts) -> list[Finding]:
     """What each launch checks beside the preflight, from the configuration alone, in no time."""
-    return [*_memory(facts), *_driver_name(facts), *spark_settings.harms(facts.conf)]
+    return [*_memory(facts), *_driver_name(facts), *_notice(facts), *spark_settings.harms(facts.conf)]
 
 
 def check_settings(facts: Facts) -> None:
@@ -198,6 +199,14 @@ def _driver_name(facts: Facts) -> list[Finding]:
             "start the session by sparktrain.session(), which does so",
         )
     ]
+
+
+def _notice(facts: Facts) -> list[Finding]:
+    """Whether pods that Kubernetes deletes have time to leave: else Spark's executor, and its pod, end at SIGTERM."""
+    if not facts.on_kubernetes or spark_settings.is_on(facts.conf.get(DECOMMISSION_KEY, "")):
+        return []
+    problem = f"{DECOMMISSION_KEY} is not true: a pod that is deleted or evicted ends at once, with what trains there"
+    return [warned("decommission", problem, "set it to true, so that members move within the pod's grace period")]
 
 
 def _major(version: str) -> int:

@@ -1,7 +1,8 @@
-"""The hosts of members in pods are nodes: members are spread over them, and leave one that is drained."""
+"""Members leave pods and nodes that end with notice, without a repeated step; their hosts are nodes."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
-from tests.support.kubernetes import Kubernetes, Submission, submission
+from tests.support.kubernetes import NAMESPACE, Kubernetes, Submission, submission
 from tests.support.processes import wait_until
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
@@ -19,6 +20,7 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 PROGRAM = Path(__file__).with_name("pod_moves.py")
 START_S = 200.0
 MOVE_S = 60.0
+DRAIN_S = 120.0
 NODES = ("node-a", "node-b")
 CONF = {
     "spark.executor.instances": "4",
@@ -55,6 +57,20 @@ class Moving:
             numbers = [step["step"] for step in self.steps(rank)]
             assert numbers == list(range(1, len(numbers) + 1))
 
+    def await_spares(self) -> None:
+        """Wait until each of the four executors has an agent: those that were lost have successors."""
+        wait_until(self._has_spares, MOVE_S, "four agents are there")
+
+    def _has_spares(self) -> bool:
+        joined = set(re.findall(r" has joined from (\S+) on host node-", self.submitted.output))
+        return (
+            len(joined & {pod["status"].get("podIP") for pod in self.submitted.executors if not is_leaving(pod)}) == 4
+        )
+
+
+def is_leaving(pod: Mapping[str, Any]) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
 
 @pytest.fixture(scope="module")
 def moving(kubernetes: Kubernetes) -> Iterator[Moving]:
@@ -87,3 +103,30 @@ def test_members_leave_a_node_that_is_drained_and_return_when_it_is_not(moving: 
     drain(moving.run, "node-a", None, cancels=True)
     moving.await_last("node", *NODES)
     moving.check_steps()
+
+
+@pytest.mark.parametrize("rank", [1, 0])
+def test_a_member_leaves_a_pod_that_is_deleted(rank: int, moving: Moving) -> None:
+    moving.await_spares()
+    pods = moving.last("pod")
+    moving.kubernetes.delete_pod(pods[rank])
+    wait_until(lambda: moving.last("pod")[rank] != pods[rank], MOVE_S, "the member has moved")
+    moving.check_steps()
+
+
+def test_members_leave_a_node_that_kubectl_drains_within_a_disruption_budget(moving: Moving) -> None:
+    moving.await_spares()
+    labels = {"spark-role": "executor"}
+    budget = {"metadata": {"name": "executors"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": labels}}}
+    path = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
+    moving.kubernetes.api.post(path, budget)
+    try:
+        moving.kubernetes.kubectl(
+            "drain", "node-b", "--force", "--ignore-daemonsets", "--delete-emptydir-data", f"--timeout={DRAIN_S:g}s",
+            "--pod-selector=spark-role=executor", timeout_s=DRAIN_S + 10,
+        )  # fmt: skip
+        moving.await_last("node", "node-a", "node-a")
+        moving.check_steps()
+    finally:
+        moving.kubernetes.api.delete(f"{path}/executors", None)
+        moving.kubernetes.kubectl("uncordon", "node-b")

@@ -10,7 +10,7 @@ from tests.support.kubernetes import pod_image
 from tests.support.kubernetes.api import Api, ApiError
 from tests.support.kubernetes.control_plane import ControlPlane, Knobs
 from tests.support.kubernetes.daemons import Daemon
-from tests.support.kubernetes.namespaces import Place, make_cgroups, place, run
+from tests.support.kubernetes.namespaces import COMMAND_TIMEOUT_S, Place, make_cgroups, place, run
 from tests.support.kubernetes.network import connect_host, connect_node
 from tests.support.kubernetes.node import GPU, Node, NodeSpec
 from tests.support.kubernetes.pod_image import pause_image
@@ -122,10 +122,10 @@ class Kubernetes(Cluster):
         [node] = [node for node in self.nodes if node.name == name]
         return node
 
-    def kubectl(self, *words: str) -> str:
+    def kubectl(self, *words: str, timeout_s: float = COMMAND_TIMEOUT_S) -> str:
         """Run kubectl as an administrator; its output. Raises DaemonError."""
         kubectl = (f"{programs()}/kubectl", f"--kubeconfig={self.plane.kubeconfig()}")
-        return run(*kubectl, *words)
+        return run(*kubectl, *words, timeout_s=timeout_s)
 
     def token(self, account: str = ACCOUNT, namespace: str = NAMESPACE) -> str:
         """A token of a service account, for an hour."""

@@ -63,6 +63,12 @@ def test_what_yarn_leaves_to_python_is_weighed(conf: dict[str, str], level: Leve
     assert reads(only(launch_findings(facts("yarn", **conf)), "memory"), level, *words)
 
 
+def test_pods_without_time_to_leave_are_a_warning() -> None:
+    finding = only(launch_findings(facts("k8s://host")), "decommission")
+    assert reads(finding, Level.WARN, "a pod that is deleted or evicted ends at once", "set it to true")
+    assert launch_findings(facts("k8s://host", **{"decommission.enabled": "true"})) == []
+
+
 def test_memory_is_not_weighed_where_nothing_counts_it() -> None:
     assert launch_findings(facts("spark://host:7077")) == []
 
