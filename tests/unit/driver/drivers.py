@@ -15,6 +15,7 @@ from sparktrain.cluster.token_renewer import TokenKeeper
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver import coordinator, journal_writer
 from sparktrain.driver.agent_server import Server
+from sparktrain.driver.continuation import program
 from sparktrain.driver.coordinator import TICK_S, Coordinator
 from sparktrain.driver.options import SweepOptions
 from sparktrain.driver.prepare import attached_run
@@ -293,5 +294,7 @@ class Learning(RunDefinition):
 def prepared(trials: int, learning: bool = False) -> CheckedCall:
     """A sweep of so many trials; its store is a driver's matter."""
     options = SweepOptions(metric="y", mode="max", name=NAME, backend="none", preload=[], seed=1, trials=trials)
-    made = compose(train, grid(x=list(range(trials))), options)
+    # The cache serves tests with and without the settings that others have made in this process.
+    with patch.object(program, "_changed", lambda target, sources: {}):
+        made = compose(train, grid(x=list(range(trials))), options)
     return replace(made, definition=Learning(**vars(made.definition))) if learning else made
