@@ -39,17 +39,26 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def imports(seen: Path, *preload: str) -> list[tuple[str, int]]:
     """The imports of a run, in which each of two trials has both modules, one thread, and no gRPC."""
+    folder = seen.parent
 
     def train(x: int) -> dict[str, float]:
         import os
         import sys
 
+        from sparktrain.base.clock import pause
+
+        (folder / f"trial-{x}").touch()
+        for _ in range(3000):  # a minute: one slot could have run both before the other one has imported anything
+            if (folder / f"trial-{1 - x}").exists():
+                break
+            pause(0.02)
         loaded = float({"catboost", "mine"} <= sys.modules.keys())
         return {"y": loaded, "threads": len(os.listdir("/proc/self/task")), "grpc": float("grpc" in sys.modules)}
 
-    seen.unlink(missing_ok=True)
+    for path in (seen, folder / "trial-0", folder / "trial-1"):
+        path.unlink(missing_ok=True)
     result = st.sweep(
-        train, {"x": [0, 1]}, metric="y", mode="max", spark=st.local(slots=2), dir=str(seen.parent / "runs"),
+        train, {"x": [0, 1]}, metric="y", mode="max", spark=st.local(slots=2), dir=str(folder / "runs"),
         preload=preload, progress=False,
     )  # fmt: skip
     assert [trial.metrics for trial in result.trials] == [{"y": 1.0, "threads": 1.0, "grpc": 0.0}] * 2
