@@ -68,7 +68,7 @@ def template(image: ImageRoot, cluster: Kubernetes, role: str) -> Path:
 
 
 def test_a_gang_trains_in_pods_of_it(image: ImageRoot, kubernetes: Kubernetes) -> None:
-    folder = kubernetes.shared / "image"
+    folder = kubernetes.shared / "image-of-dockerfile"
     folder.mkdir()
     folder.chmod(0o777)
     (folder / "train.py").write_text(TRAIN)

@@ -45,7 +45,7 @@ def test_a_sweep_is_submitted_and_followed_to_its_end(mode: Mode, kubernetes: Ku
 
 
 def test_a_call_that_the_driver_refuses_in_its_pod_has_its_code(kubernetes: Kubernetes) -> None:
-    words = words_for(kubernetes.shared / "refused", "no_such")
+    words = words_for(kubernetes.shared / "no-such-function", "no_such")
     with sparktrain_submit(kubernetes, *words, conf=uploads(kubernetes)) as submitted:
         assert submitted.wait(END_S) == 2, submitted.output
         printed = submitted.log.read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kubernetes import ACCOUNT, SUBMITTER, Kubernetes, Mode, submission
+from tests.support.kubernetes import ACCOUNT, NAMESPACE, SUBMITTER, Kubernetes, Mode, submission
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(400)]
 
@@ -39,5 +39,7 @@ def refused(kubernetes: Kubernetes) -> list[tuple[str, str]]:
     return [
         (record["verb"], record["requestURI"])
         for record in records
-        if record["responseStatus"]["code"] == 403 and not record["userAgent"].startswith("Python-urllib")
+        if record["responseStatus"]["code"] == 403
+        and f"/namespaces/{NAMESPACE}/" in record["requestURI"]
+        and not record["userAgent"].startswith("Python-urllib")
     ]
