@@ -7,6 +7,7 @@ from ipaddress import ip_address
 
 from msgspec import Struct
 
+from sparktrain.cluster.kubernetes_pods import KUBERNETES
 from sparktrain.config.param_values import shown
 from sparktrain.errors import SessionError
 
@@ -47,7 +48,7 @@ def address_of(conf: Mapping[str, str], *, on_one_machine: bool = False) -> Addr
     named = conf.get(HOST_KEY) or None
     of_spark = conf.get(SPARK_HOST_KEY)
     bind = conf.get(_BIND_KEY)
-    in_pods = conf.get("spark.master", "").startswith("k8s://")
+    in_pods = conf.get("spark.master", "").startswith(KUBERNETES)
     # With local[n] and local-cluster, no process of another machine has to reach the driver, the page or TensorBoard.
     if on_one_machine and named is None and bind is None:
         return Address(THIS_MACHINE, (THIS_MACHINE,), _port(conf))

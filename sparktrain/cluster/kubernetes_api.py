@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sparktrain.base.formatting import first_line
+from sparktrain.cluster.driver_address import SPARK_HOST_KEY
+from sparktrain.cluster.kubernetes_pods import KUBERNETES
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -31,11 +33,11 @@ class Api:
     def __init__(self, jvm: Any, conf: "SparkConf") -> None:
         self.namespace = conf.get(NAMESPACE_KEY) or "default"
         """Of the session's pods."""
-        self.driver = conf.get("spark.driver.host") or "the address of the driver"
+        self.driver = conf.get(SPARK_HOST_KEY) or "the address of the driver"
         """Where executors look for Spark's driver."""
         in_pod = conf.get("spark.kubernetes.submitInDriver") == "true"
         master = conf.get("spark.kubernetes.driver.master") if in_pod else conf.get("spark.master")
-        self.url = (master or "").removeprefix("k8s://")
+        self.url = (master or "").removeprefix(KUBERNETES)
         self._jvm = jvm
         self._conf: Any = conf
         self._none = _object(jvm.scala, "None$")
@@ -74,11 +76,10 @@ class Api:
             parts = builder.buildFromFeatures(of_executor, security, self._client, profile).pod()
         except Exception as error:  # Py4J's, for any exception of Java
             raise _refusal(error) from None
-        written = self._jvm.io.fabric8.kubernetes.client.utils.Serialization.asJson
-        pod = dict(json.loads(written(parts.pod())))
+        pod = as_json(self._jvm, parts.pod())
         pod["metadata"]["name"] = f"sparktrain-doctor-{uuid4().hex[:8]}"
         sidecars = pod["spec"].get("containers") or ()
-        return {**pod, "spec": {**pod["spec"], "containers": [*sidecars, json.loads(written(parts.container()))]}}
+        return {**pod, "spec": {**pod["spec"], "containers": [*sidecars, as_json(self._jvm, parts.container())]}}
 
     def close(self) -> None:
         """End the client's connections."""
@@ -107,7 +108,7 @@ def spark_api(spark: "SparkSession | None") -> Iterator[Api | None]:
         master = conf.get("spark.master") or ""
     except Exception:  # Py4J's: a JVM that could not start a session may have ended
         master = ""
-    if not master.startswith("k8s://"):
+    if not master.startswith(KUBERNETES):
         yield None
         return
     api = Api(jvm, conf)
@@ -115,6 +116,11 @@ def spark_api(spark: "SparkSession | None") -> Iterator[Api | None]:
         yield api
     finally:
         api.close()
+
+
+def as_json(jvm: Any, part: Any) -> dict[str, Any]:
+    """What the API server would write of an object of Java's client."""
+    return dict(json.loads(jvm.io.fabric8.kubernetes.client.utils.Serialization.asJson(part)))
 
 
 def _object(package: Any, name: str) -> Any:

@@ -1,12 +1,12 @@
 """What Spark's client for Kubernetes knows of executors' pods: why they do not start, their nodes, and why they end."""
 
-import json
 import logging
 import threading
 from typing import Any
 
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.cluster.executor_loss import lost_executor, with_pod
+from sparktrain.cluster.kubernetes_api import NAMESPACE_KEY, as_json
 from sparktrain.cluster.kubernetes_log import log_rarely, logged
 from sparktrain.cluster.kubernetes_pods import nodes, waiting
 from sparktrain.cluster.kubernetes_refusals import PodRefusal, refusal
@@ -31,10 +31,10 @@ def executor_pods(context: Any) -> list[dict[str, Any]]:
     (`spark.kubernetes.driver.requestTimeout`, 10 s), so that it needs no right that Spark does not need. Blocks, in any
     thread; raises what Py4J raises.
     """
-    namespace = context.getConf().get("spark.kubernetes.namespace", "default")
+    namespace = context.getConf().get(NAMESPACE_KEY, "default")
     pods = _part_of_backend(context, "kubernetesClient").pods().inNamespace(namespace)
     labelled = pods.withLabel("spark-app-selector", context.applicationId).withLabel("spark-role", "executor")
-    return list(_as_json(context, labelled.list()).get("items", ()))  # left out where it is empty
+    return list(as_json(context._jvm, labelled.list()).get("items", ()))  # left out where it is empty
 
 
 def last_state(context: Any, executor: int) -> dict[str, Any] | None:
@@ -44,7 +44,7 @@ def last_state(context: Any, executor: int) -> dict[str, Any] | None:
     the API server forgets it at once. Blocks for a moment, in any thread; raises what Py4J raises.
     """
     state = _part_of_backend(context, "podAllocator").lastSnapshot().executorPods().get(executor)
-    return _as_json(context, state.get().pod()) if state.isDefined() else None
+    return as_json(context._jvm, state.get().pod()) if state.isDefined() else None
 
 
 def _part_of_backend(context: Any, name: str) -> Any:
@@ -56,10 +56,6 @@ def _part_of_backend(context: Any, name: str) -> Any:
     field = backend.getClass().getDeclaredField(name)
     field.setAccessible(True)
     return field.get(backend)
-
-
-def _as_json(context: Any, of: Any) -> dict[str, Any]:
-    return dict(json.loads(context._jvm.io.fabric8.kubernetes.client.utils.Serialization.asJson(of)))
 
 
 class LostPods:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sparktrain.base import formatting
 
+KUBERNETES = "k8s://"  # the start of Spark's masters there
 MOST_CHARACTERS = 300
 """Of a text of the cluster's own."""
 

@@ -121,7 +121,7 @@ def members_without_gpus(facts: Facts, gang: GangSpec) -> int:
     """
     # Spark refuses another profile elsewhere: "ResourceProfiles are only supported on YARN and Kubernetes and
     # Standalone with dynamic allocation enabled".
-    apart = facts.master == YARN or facts.master.startswith(("k8s://", "spark://"))
+    apart = facts.master == YARN or facts.on_kubernetes or facts.master.startswith("spark://")
     has_gpus = "spark.executor.resource.gpu.amount" in facts.conf
     if not (apart and has_gpus and facts.conf.get("spark.dynamicAllocation.enabled") == "true"):
         return 0

@@ -11,6 +11,7 @@ from msgspec import Struct
 from sparktrain.base.formatting import first_line
 from sparktrain.base.optional_packages import is_supported, require_spark
 from sparktrain.cluster import driver_address, spark_settings, yarn_capacity
+from sparktrain.cluster.kubernetes_pods import KUBERNETES
 from sparktrain.config.connect_server import (
     DETACHED_KEY,
     SESSION_KEY,
@@ -21,7 +22,6 @@ from sparktrain.config.connect_server import (
 )
 from sparktrain.errors import SessionError
 
-_HOST_KEY = "spark.driver.host"
 _PORT_KEY = "spark.connect.grpc.binding.port"
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Facts(Struct, frozen=True):
     @property
     def on_kubernetes(self) -> bool:
         """Whether executors are pods."""
-        return self.master.startswith("k8s://")
+        return self.master.startswith(KUBERNETES)
 
     @property
     def on_one_machine(self) -> bool:
@@ -136,7 +136,7 @@ def slots(facts: Facts) -> int | None:
         return _standalone_slots(facts)
     if spark_settings.is_on(facts.conf.get("spark.dynamicAllocation.enabled", "")):
         executors = facts.number("spark.dynamicAllocation.maxExecutors", 0)
-    elif facts.master.startswith(("yarn", "k8s://")):
+    elif facts.master.startswith((YARN, KUBERNETES)):
         # Two executors are the default of Spark on both.
         executors = facts.number("spark.executor.instances", 2)
     else:
@@ -277,7 +277,7 @@ def server_of(session: "Session") -> ConnectServer:
     endpoint = getattr(builder, "endpoint", None)
     targets = [endpoint] if isinstance(endpoint, str) else []
     get = _getter(session)
-    host = get(_HOST_KEY)
+    host = get(driver_address.SPARK_HOST_KEY)
     port = get(_PORT_KEY)
     # With TLS something stands before the server: its own port does not speak TLS, and would get the token in the open.
     if host and port and not secure:

@@ -71,10 +71,8 @@ class GpuClaims:
 
     def _problem(self, join: m.Join, heard_since: float | None) -> str:
         """Why the agent may not have its GPUs, by the agents that were heard since then, or all; empty when it may."""
-        machine_holders = self._on_machine.get(_machine(join), {}).values()
-        other_joins = [
-            holder.join for holder in machine_holders if heard_since is None or holder.heard_at > heard_since
-        ]
+        neighbors = self._on_machine.get(_machine(join), {}).values()
+        other_joins = [holder.join for holder in neighbors if heard_since is None or holder.heard_at > heard_since]
         if self._gpu_mib:
             return shortage(join, other_joins, self._gpu_mib)
         return next(filter(None, (conflict(other_join, join) for other_join in other_joins)), "")

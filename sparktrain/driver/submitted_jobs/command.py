@@ -9,15 +9,14 @@ from enum import StrEnum
 from msgspec import Struct
 
 from sparktrain.cluster import yarn_capacity
+from sparktrain.cluster.kubernetes_pods import KUBERNETES
+from sparktrain.cluster.spark_facts import YARN
 from sparktrain.errors import SpecError
 
 MASTER_KEY = "spark.master"
 MODE_KEY = "spark.submit.deployMode"
 TAGS_KEY = "spark.yarn.tags"
 UPLOAD_KEY = "spark.kubernetes.file.upload.path"
-YARN = "yarn"
-KUBERNETES = "k8s://"
-"""The start of the masters of Kubernetes."""
 ENVIRONMENT = "environment"
 """The folder of an executor's pack, in the working directory of its container."""
 PYTHON = f"./{ENVIRONMENT}/bin/python"

@@ -11,12 +11,12 @@ from uuid import uuid4
 from msgspec import Struct
 
 from sparktrain.base.clock import SystemClock
+from sparktrain.cluster.spark_facts import YARN
 from sparktrain.config.param_files.load import GangFile, ParamsFile, load_gang, load_params
 from sparktrain.config.store_address import DEFAULT_DIR
 from sparktrain.driver.submitted_jobs.command import (
     MASTER_KEY,
     MODE_KEY,
-    YARN,
     ClusterPlacement,
     Job,
     Mode,

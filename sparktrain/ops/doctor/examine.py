@@ -12,6 +12,7 @@ from sparktrain.base.threads import spawn
 from sparktrain.cluster import launch_warnings, preflight, spark_facts, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned, worst
 from sparktrain.cluster.kubernetes_api import spark_api
+from sparktrain.cluster.kubernetes_pods import KUBERNETES
 from sparktrain.cluster.launch_warnings import Driver
 from sparktrain.cluster.spark_facts import Facts
 from sparktrain.cluster.yarn_client import ResourceManager
@@ -153,17 +154,13 @@ class ClusterExaminer:
         if facts.connect:
             # After the slots, which need all of them at the same time.
             absence_s = max(ABSENCE_S, left_s - (self._clock.now() - start))
-            self._settle(
-                CHECK,
-                start_check(lambda: absence_findings(spark, facts, absence_s)),
-                absence_s,
-            )
+            self._settle(CHECK, start_check(lambda: absence_findings(spark, facts, absence_s)), absence_s)
 
     def _look_at_kubernetes(self, spark: "SparkSession | None", facts: Facts | None, count: int) -> None:
         findings = settle("kubernetes", start_check(lambda: self._kubernetes(spark, facts, count)), KUBERNETES_S)
         self._examination.findings += findings
-        expected = findings or self._request.master.startswith("k8s://") or (facts is not None and facts.on_kubernetes)
-        if expected and not any(finding.check == "pods" for finding in findings):
+        in_pods = self._request.master.startswith(KUBERNETES) or (facts is not None and facts.on_kubernetes)
+        if (findings or in_pods) and not any(finding.check == "pods" for finding in findings):
             step = "see the failure above" if findings else "only the process of Spark's driver can ask"
             self._examination.unseen.append(f"what Kubernetes allows its pods: {step}")
 
