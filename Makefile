@@ -19,7 +19,7 @@ PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image record-kubernetes test-rig test-torch test-gpu bench soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image record-kubernetes test-rig test-torch test-gpu bench profile soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -124,6 +124,9 @@ test-rig: horovod hadoop classes ## the tests of what tests use: Hadoop's daemon
 bench: horovod hadoop torch ## all benchmarks, about half an hour; make bench-isolation runs one: see docs/benchmarks.md
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
 	@for name in $(TORCH_BENCHMARKS); do .venv-torch/bin/python -m benchmarks.$$name || exit; done
+
+profile: horovod ## where the time of one case goes, stage by stage: CASE=trial, search_cv or torch_step
+	@$(if $(filter torch%,$(CASE)),.venv-torch/bin,$(BIN))/python -m benchmarks.time_budget $(CASE)
 
 soak: horovod hadoop ## an hour of sweeps and gangs under random kills, outages, full disks and clock jumps; ARGS="--seconds 600 --seed 7"
 	@$(BIN)/python -m benchmarks.soak $(ARGS)

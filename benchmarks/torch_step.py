@@ -32,9 +32,21 @@ COMMANDS = {
 
 def step_ms(name: str, steps: int, folder: Path) -> float:
     """The median step of one run, in milliseconds."""
+    _run(name, steps, folder)
+    return float(json.loads((folder / "step.json").read_text()))
+
+
+def operations_ms(name: str, steps: int, folder: Path) -> dict[str, float]:
+    """Milliseconds of a step in each of torch's operations, without those inside of it, of the first member."""
+    _run(name, steps, folder, str(folder / "operations.json"))
+    return dict(json.loads((folder / "operations.json").read_text()))
+
+
+def _run(name: str, steps: int, folder: Path, *more: str) -> None:
     result = folder / "step.json"
     result.unlink(missing_ok=True)
-    command = [sys.executable, "-m", *COMMANDS[name], "--nproc-per-node", "2", str(SCRIPT), str(steps), str(result)]
+    arguments = ["--nproc-per-node", "2", str(SCRIPT), str(steps), str(result), *more]
+    command = [sys.executable, "-m", *COMMANDS[name], *arguments]
     paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     ended = subprocess.run(
@@ -42,7 +54,6 @@ def step_ms(name: str, steps: int, folder: Path) -> float:
     )
     if ended.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr}")
-    return float(json.loads(result.read_text()))
 
 
 def main() -> None:

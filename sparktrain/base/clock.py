@@ -53,6 +53,9 @@ class SystemClock:
 now_ns = time.monotonic_ns
 """Nanoseconds of a clock that never jumps, for what is noted in each step: without a call of Python around it."""
 
+thread_ns = time.thread_time_ns
+"""Nanoseconds that a processor has spent in this thread."""
+
 
 def time_of_day(wall: float) -> str:
     """Format seconds since 1970 as `2026-01-31 23:59:59`, in local time."""

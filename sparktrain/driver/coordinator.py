@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from sparktrain.base.boundary import message_of
 from sparktrain.base.clock import Clock
 from sparktrain.base.ids import AgentId, Member, RunId, TrialId
+from sparktrain.base.spans import span
 from sparktrain.base.threads import aside
 from sparktrain.cluster.announced_losses import AnnouncedLosses
 from sparktrain.cluster.executor_loss import explain_failure
@@ -278,7 +279,8 @@ class Coordinator:
 
     def _fold(self, event: on.Event) -> None:
         try:
-            parts = self._machine.fold(event)
+            with span("tick" if isinstance(event, on.Ticked) else "plan"):
+                parts = self._machine.fold(event)
         except Exception as error:  # the state may be half changed: the next driver starts from the journal
             self._log(error)
             self._break(error)

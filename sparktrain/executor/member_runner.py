@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from sparktrain.base import process_tree
 from sparktrain.base.clock import Clock
 from sparktrain.base.ids import AgentId, Member, Rank
+from sparktrain.base.spans import span
 from sparktrain.errors import CheckpointError, InfraError
 from sparktrain.executor.exit_causes import SEARCHED_LINES, classify
 from sparktrain.executor.live_events import LiveEvents
@@ -132,9 +133,8 @@ class MemberSession:
         """
         self._child = child
         try:
-            for folder in ("work", "files"):
-                (self._home / folder).mkdir(parents=True)
-            (self._home / "log.txt").touch()
+            with span("folders"):
+                self._make_home()
             memory_dir = await self._memory.start_member(self._start)
             restore_dir = await self._restore_dir()
             child.send(self._assignment(place, restore_dir, memory_dir))
@@ -169,6 +169,11 @@ class MemberSession:
             self._over.set()
             self._log.finish()
             self._memory.ended()
+
+    def _make_home(self) -> None:
+        for folder in ("work", "files"):
+            (self._home / folder).mkdir(parents=True)
+        (self._home / "log.txt").touch()
 
     async def _restore_dir(self) -> str:
         """The folder to resume from; empty without one, and where another member sends the state from its memory."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from sparktrain.base.decoding import msgpack_decoder
+from sparktrain.base.spans import span
 from sparktrain.errors import ProtocolError
 
 T = TypeVar("T")
@@ -26,7 +27,8 @@ def prepare(kind: Any) -> None:
 
 def encode(message: msgspec.Struct) -> bytes:
     """Bytes of `message`."""
-    return _ENCODER.encode(message)
+    with span("message"):
+        return _ENCODER.encode(message)
 
 
 def decode(data: bytes, kind: Any) -> Any:
@@ -35,7 +37,8 @@ def decode(data: bytes, kind: Any) -> Any:
     Raises ProtocolError for anything else: bytes that are no MessagePack, an unknown type, a missing or wrong field.
     """
     try:
-        return msgpack_decoder(kind).decode(data)
+        with span("message"):
+            return msgpack_decoder(kind).decode(data)
     # Everything that bytes of a peer can raise, so that no message ends more than its link.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"message of {len(data)} bytes refused: {error}") from error

@@ -14,6 +14,7 @@ from typing import TypeVar
 from uuid import uuid4
 
 from sparktrain.base.clock import Clock
+from sparktrain.base.spans import span
 from sparktrain.config.store_address import STORE_TIMEOUT_S, StoreAddress
 from sparktrain.errors import BugError, RunDirectoryError, StoreError
 from sparktrain.store import local_folder
@@ -418,7 +419,8 @@ def _written(folder: Path, data: bytes) -> Path:
         with open(unpublished, "xb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            with span("fsync"):
+                os.fsync(file.fileno())
     except OSError:
         with suppress(OSError):
             unpublished.unlink(missing_ok=True)
@@ -445,7 +447,8 @@ def _link(unpublished: Path, target: Path) -> bool:
 def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(handle)
+        with span("fsync"):
+            os.fsync(handle)
     finally:
         os.close(handle)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktrain.base.clock import Clock
+from sparktrain.base.spans import span
 from sparktrain.state.outcome import EndedEarly, Failure, FailureKind, Outcome
 from sparktrain.training import failure
 from sparktrain.training.collectives.ring_errors import MovedAway
@@ -56,7 +57,8 @@ def outcome_of(
     returned = False
     pruned = None
     try:
-        value = call(function, context)
+        with span("user code"):
+            value = call(function, context)
         returned = True
         pruned = value if isinstance(value, EndedEarly) else None
         ended = conclude(*((value, context, gang, metric) if pruned is None else (None, context, gang, None)))

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.spans import span
 from sparktrain.config.backends import Backend
 from sparktrain.config.gang_spec import Role
 from sparktrain.config.uses import runs_everywhere
@@ -41,7 +42,8 @@ def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) 
     It calls `on_assigned` when the assignment has come, before any code of the user runs.
     """
     try:
-        rehearse()
+        with span("rehearsal"):
+            rehearse()
         assignment = pipe.receive()
         if not isinstance(assignment, m.Assignment):
             os._exit(0)  # the agent closed its end: this member is not needed
@@ -50,7 +52,9 @@ def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) 
         outcome = _outcome(assignment, wire, SystemClock())
         _print(outcome.failure)
         process_setup.flush()
-        if not _sent(wire, outcome):
+        with span("result"):
+            is_sent = _sent(wire, outcome)
+        if not is_sent:
             os._exit(UNREACHABLE_STATUS)
         process_setup.leave()
     except BaseException:
@@ -79,7 +83,8 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     host = socket.gethostname()
     homes = find(assignment.code.sys_path)
     try:
-        process_setup.enter(assignment)
+        with span("set up"):
+            process_setup.enter(assignment)
     except OSError as error:
         problem = f"no member can be set up on executor host {host}: {error}"
         return Outcome(0.0, failure=Failure(FailureKind.LOST, problem))
@@ -89,8 +94,10 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
         if call.gang.size == 1:  # a gang first decides which members see a GPU
             process_setup.limit_gpus(assignment)
         # Load before the rendezvous: otherwise the imports of one member would run against the timeouts of the ring.
-        function = _load(assignment)
-        gang = gang_join.form(assignment, wire, function, homes)
+        with span("load"):
+            function = _load(assignment)
+        with span("join"):
+            gang = gang_join.form(assignment, wire, function, homes)
         assignment = gang_join.with_sent_files(assignment, gang)
         for connect in _CONNECT:
             connect(gang, call.gang.backend)

@@ -26,6 +26,7 @@ from typing import NoReturn
 
 from sparktrain.base import deferred_wrappers, process_tree
 from sparktrain.base.clock import Clock, pause
+from sparktrain.base.spans import span
 from sparktrain.protocol import codec
 from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol.frames import BlockingPipe
@@ -125,7 +126,8 @@ class Zygote:
         signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)  # Python loses a signal that arrives within fork()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: numpy's idle threads are no hazard
-            pid = os.fork()
+            with span("fork"):
+                pid = os.fork()
         if pid == 0:
             process_tree.die_with_parent(signal.SIGKILL, zygote_pid)
             os.setpgid(0, 0)
@@ -180,7 +182,8 @@ class Zygote:
             # memory.
             while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 if dead.si_pid in self._kill_at:
-                    self._conclude(dead.si_pid)
+                    with span("reap"):
+                        self._conclude(dead.si_pid)
                 else:
                     os.waitpid(dead.si_pid, 0)
 

@@ -165,6 +165,7 @@ FENCES = [
             "sparktrain/executor/zygote_process.py",
             "sparktrain/ml/inference/backend_setup.py",  # before the import of Keras, which reads its backend there
             "sparktrain/base/nesting.py",
+            "sparktrain/base/spans.py",  # the variable that turns spans on in a process
             "sparktrain/protocol/grpc_without_fork_handlers.py",  # for the import of gRPC alone
             "sparktrain/protocol/settings/import_paths.py",  # PYTHONPATH, which is no setting of the script
             "sparktrain/store/hadoop/hadoop_conf.py",

@@ -9,6 +9,7 @@ from typing import Any, Self
 import msgspec
 
 from sparktrain.base.optional_packages import check_tensorboard
+from sparktrain.base.spans import span
 from sparktrain.cluster.preflight import check_installed
 from sparktrain.cluster.token_renewer import has_ticket, wants_tokens
 from sparktrain.config.backends import Backend
@@ -208,7 +209,8 @@ def compose(function: Callable[..., Any] | Target | StoredProgram, space: Any, o
     store = open_store(StoreAddress(keywords.dir, timeout_s=keywords.store_timeout))
     data = plan_data(keywords.data, keywords.store_timeout, gang.workers, keywords.data_version)
     check_streams(gang, data)
-    packed = program.packed(spec.gang, env, options.most_code(), keywords.preload)
+    with span("pack"):
+        packed = program.packed(spec.gang, env, options.most_code(), keywords.preload)
     plan = Plan(
         kind=options.kind,
         function=packed.name,

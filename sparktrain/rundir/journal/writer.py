@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktrain.base.decoding import from_json
+from sparktrain.base.spans import span
 from sparktrain.errors import BugError, DeposedError, RunDirectoryError
 from sparktrain.rundir.journal.driver_identity import DriverIdentity
 from sparktrain.rundir.journal.journal_file import (
@@ -97,7 +98,8 @@ class Journal:
         out whether they were written. Raises DeposedError when another driver has taken over.
         """
         if records:
-            self._put(records)
+            with span("journal"):
+                self._put(records)
 
     def settle(self) -> None:
         """Write an empty batch, so that exactly what was read at the take-over counts. Raises as `append`.
