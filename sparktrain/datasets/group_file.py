@@ -1,6 +1,7 @@
 """Files of Arrow groups at known offsets. They are valid Arrow IPC streams: `pyarrow.ipc.open_stream` reads them."""
 
-from collections.abc import Iterable, Iterator
+import ctypes
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import google_crc32c
@@ -14,7 +15,7 @@ MOST_ROWS = 65_536
 MOST_BYTES = 16 * 2**20
 """The most of a group, whichever comes first."""
 _CHECKSUM_BYTES = 4 * 2**20
-"""The library holds the interpreter's lock while it computes."""
+"""So much is summed at a time, where the library holds the interpreter's lock meanwhile."""
 END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """The end of an IPC stream."""
 
@@ -82,12 +83,28 @@ def read_group(data: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
         raise DataError(f"a group of rows is corrupt ({error})") from error
 
 
+def _extension() -> Callable[[int, pa.Buffer], int]:
+    """The function that extends a CRC-32C: that of the library in C, called without the interpreter's lock."""
+    try:
+        from google_crc32c import _crc32c
+
+        extend = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+    except (ImportError, OSError, AttributeError):  # another build of the library, or its form in Python
+        return lambda value, part: int(google_crc32c.extend(value, part))
+    extend.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+    extend.restype = ctypes.c_uint32
+    return lambda value, part: int(extend(value, part.address, part.size))
+
+
+_extend = _extension()
+
+
 def checksum(data: Any) -> int:
-    """CRC-32C of `data`, bytes or a buffer of them. Other threads run in between, however much it is."""
+    """CRC-32C of `data`, bytes or a buffer of them. Other threads run meanwhile, however much it is."""
     view = memoryview(data).cast("B")
     value = 0
     for start in range(0, len(view), _CHECKSUM_BYTES):
-        value = google_crc32c.extend(value, pa.py_buffer(view[start : start + _CHECKSUM_BYTES]))
+        value = _extend(value, pa.py_buffer(view[start : start + _CHECKSUM_BYTES]))
     return int(value)
 
 
