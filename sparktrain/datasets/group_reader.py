@@ -1,13 +1,11 @@
 """Reads rows of a dataset by their numbers: groups come from the host's cache, and are fetched ahead of their use."""
 
-import math
 import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +15,16 @@ from sparktrain.datasets import group_file
 from sparktrain.datasets.columns import Column
 from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.host_cache import HostCache
-from sparktrain.datasets.joined_groups import Arrays, JoinedGroups, RowTarget, Stack, empty
 from sparktrain.datasets.manifest import Manifest
+from sparktrain.datasets.permuted_rows import NARROW_BYTES, PermutedRows
+from sparktrain.datasets.row_arrays import Arrays, RowTarget, Stack, empty, row_bytes, run_of
 from sparktrain.datasets.values import to_numpy
 from sparktrain.errors import DataError
 
 AHEAD_THREADS = 3
 """Groups that are fetched from the store at a time, beside training."""
-JOINED_BYTES = 64 * 2**20
-"""The most of columns that a process copies into arrays over several groups."""
-_KEPT_JOINED = 2
+PERMUTED_BYTES = 64 * 2**20
+"""The most of columns that a process permutes as a whole for a window."""
 OPEN_BYTES = 2 * 2**30
 """The most of mapped groups that a process holds open."""
 
@@ -57,7 +55,6 @@ class GroupReader:
         self._schema: pa.Schema | None = None
         self._ahead: dict[int, Future[pa.RecordBatch]] = {}
         self._pool: ThreadPoolExecutor | None = None
-        self._joined: OrderedDict[Any, JoinedGroups] = OrderedDict()
 
     @property
     def rows(self) -> int:
@@ -84,10 +81,19 @@ class GroupReader:
         with self._turn:
             self._threads().submit(work)
 
-    def open(self, groups: Iterable[int]) -> None:
-        """Read these groups, or map and verify them, so that `take` finds them open. Blocks. Raises as `take`."""
-        for group in groups:
+    def open(self, groups: Sequence[int]) -> None:
+        """Read these groups, or map and verify them, several at a time, for `take`. Blocks. Raises as `take`."""
+        with self._turn:
+            openings = [(group, self._threads().submit(self._group, group)) for group in groups[1:]]
+        for group in groups[:1]:
             self._group(group)
+        for group, opening in reversed(openings):
+            # What waits in the pool is done here: its threads may all wait for groups as this one does.
+            if opening.cancel():
+                self._group(group)
+        for _, opening in openings:
+            if not opening.cancelled():
+                opening.result()
 
     def take(self, rows: NDArray[np.int64], names: Sequence[str], stack: Stack | None = None) -> Arrays:
         """The rows with these numbers, in this order: an array of shape (rows, *shape) for each column.
@@ -100,31 +106,21 @@ class GroupReader:
         arrays = self._gather_rows(rows, tuple(dict.fromkeys([*names, *stack.names])))
         return {**{name: arrays[name] for name in names}, Stack.KEY: stack.of(arrays)}
 
-    def joined(self, groups: Sequence[int], names: Sequence[str], stack: Stack | None = None) -> JoinedGroups | None:
-        """The columns of these groups, joined, for many calls; None where that takes too much memory. As `take`."""
-        stacked = () if stack is None else stack.names
-        columns = [self._columns[name] for name in names]
-        width = sum(np.dtype(column.dtype).itemsize * math.prod(column.shape or ()) for column in columns)
-        width += len(stacked) * np.dtype(stack.dtype if stack else "u1").itemsize
-        rows = sum(self.group_rows[group] for group in groups)
-        if any(column.strings for column in columns) or width * rows > JOINED_BYTES:
-            return None
-        sorted_groups = tuple(sorted(groups))
-        key = (sorted_groups, tuple(names), stack)
-        with self._turn:
-            if (cached := self._joined.get(key)) is not None:
-                return cached
-        every = tuple(dict.fromkeys([*names, *stacked]))
-        parts = [self._of_group(group, self._all_rows(group), every) for group in sorted_groups]
-        joined_groups = JoinedGroups(sorted_groups, self._starts, parts, columns, stack)
-        with self._turn:
-            self._joined[key] = joined_groups
-            while len(self._joined) > _KEPT_JOINED:
-                self._joined.popitem(last=False)
-        return joined_groups
+    def permuted(
+        self, groups: Sequence[int], order: NDArray[np.int64], names: Sequence[str], stack: Stack | None = None
+    ) -> PermutedRows | None:
+        """The columns of these groups, for many calls, in an order of their rows, one group after the other.
 
-    def _all_rows(self, group: int) -> NDArray[np.int64]:
-        return np.arange(self._starts[group], self._starts[group + 1], dtype=np.int64)
+        None where a column has strings, or where the order takes too much memory. Blocks and raises as `take`.
+        """
+        every = tuple(dict.fromkeys([*names, *(() if stack is None else stack.names)]))
+        if any(self._columns[name].strings for name in every):
+            return None
+        parts = [self._arrays(group, every) for group in groups]
+        widths = [row_bytes(array) for array in parts[0].values()]
+        if len(order) * sum(width for width in widths if width <= NARROW_BYTES) > PERMUTED_BYTES:
+            return None
+        return PermutedRows(parts, order, names, stack)
 
     def span(self, start: int, end: int, names: Sequence[str]) -> Arrays:
         """Rows `start` to `end - 1`; as `take`."""
@@ -172,23 +168,27 @@ class GroupReader:
         return {name: target.array for name, target in targets.items()}
 
     def _of_group(self, group: int, rows: NDArray[np.int64], names: Sequence[str]) -> Arrays:
-        batch, arrays = self._group(group)
         local = rows - self._starts[group]
-        first = int(local[0])
-        last = int(local[-1])
-        run = last - first + 1 == len(local) and bool((np.diff(local) == 1).all())
+        run = run_of(local)
+        numbers = [name for name in names if not self._columns[name].strings]
+        arrays = self._arrays(group, numbers)
         columns: Arrays = {}
         for name in names:
-            column = self._columns[name]
-            if column.strings:
-                values = batch.column(name)
-                picked = values.slice(first, len(local)) if run else values.take(pa.array(local))
-                columns[name] = to_numpy(picked, column)
-                continue
-            if name not in arrays:
-                arrays[name] = to_numpy(batch.column(name), column)
-            columns[name] = arrays[name][first : last + 1] if run else arrays[name].take(local, axis=0)
+            if name in arrays:
+                columns[name] = arrays[name].take(local, axis=0) if run is None else arrays[name][run]
+            else:
+                values = self._group(group)[0].column(name)
+                picked = values.take(pa.array(local)) if run is None else values.slice(run.start, len(local))
+                columns[name] = to_numpy(picked, self._columns[name])
         return columns
+
+    def _arrays(self, group: int, names: Sequence[str]) -> Arrays:
+        """Columns of a whole group, without strings."""
+        batch, arrays = self._group(group)
+        for name in names:
+            if name not in arrays:
+                arrays[name] = to_numpy(batch.column(name), self._columns[name])
+        return {name: arrays[name] for name in names}
 
     def _group(self, group: int) -> tuple[pa.RecordBatch, Arrays]:
         """The group and its columns as arrays, open. Who needs it first reads it, and others wait for that."""

@@ -25,6 +25,7 @@ NUMBERS = [
     ("architecture", "leave after {} s of refusals", "driver/spark_job:REFUSED_S", 1),
     ("architecture", "at its next record or after {} s", "driver/journal_writer:CHECK_S", 1),
     ("architecture", "in chunks of about {}", "training/data/feed_request:CHUNK_ROWS", 1),
+    ("architecture", "of wide rows about {} MiB", "training/data/feed_request:CHUNK_BYTES", MIB),
     (
         "between-graph",
         "error after {} s, with its rank and host |",

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sparktrain.config.param_values import described
 from sparktrain.datasets.columns import Column, ColumnKind, chosen
 from sparktrain.datasets.group_reader import array_specs
-from sparktrain.datasets.joined_groups import Stack
+from sparktrain.datasets.row_arrays import Stack
 from sparktrain.errors import DataError, SpecError
 
 Names = str | Sequence[str]

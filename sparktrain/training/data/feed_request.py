@@ -1,5 +1,6 @@
 """What a feed of a dataset's rows is made of: the arguments of `to_tf` and `to_torch`, for the frameworks."""
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from sparktrain.training.data.row_order import RowOrder, RowShare
 
 CHUNK_ROWS = 4096
 """About so many rows travel from NumPy to a framework at a time: one by one takes a hundred times as long."""
+CHUNK_BYTES = 2**22
+"""A chunk has no more of wide rows, or one batch: a feed holds several chunks in memory."""
 
 
 class RowChunks:
@@ -32,7 +35,8 @@ class RowChunks:
         self.seed = seed
         self.padded = share.share.uneven is Uneven.PAD
         """Whether the last array has a weight for each row."""
-        self.steps = max(1, CHUNK_ROWS // share.batch)
+        row_bytes = sum(np.dtype(kind).itemsize * math.prod(shape) for kind, shape in selection.types)
+        self.steps = max(1, min(CHUNK_ROWS, CHUNK_BYTES // max(1, row_bytes)) // share.batch)
         """Steps of a chunk."""
         self._pass: tuple[int, OrderedReader] | None = None
         self._turn = threading.Lock()

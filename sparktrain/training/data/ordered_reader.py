@@ -8,14 +8,15 @@ from itertools import pairwise
 import numpy as np
 
 from sparktrain.datasets.group_reader import GroupReader
-from sparktrain.datasets.joined_groups import Arrays, JoinedGroups, Stack
+from sparktrain.datasets.row_arrays import Arrays, Stack, run_of
 from sparktrain.training.data.assignment import Indices
 from sparktrain.training.data.row_order import RowOrder
 
 WINDOWS_AHEAD = 1
 _KEPT_WINDOWS = 1 + WINDOWS_AHEAD
 
-Ready = tuple[Indices, JoinedGroups | None]
+Take = Callable[[slice | Indices], Arrays]
+"""Has the rows at places of a window, the columns and the stack."""
 
 
 class OrderedReader:
@@ -34,31 +35,33 @@ class OrderedReader:
 
         Blocks. Raises as `GroupReader.take`.
         """
+        first, last = self._order.windows_of(np.array([positions.min(), positions.max()])).tolist()
+        if first == last:
+            self._look_ahead(first)
+            return self._part(first, positions)
         windows = self._order.windows_of(positions)
         self._look_ahead(int(windows[0]))
         bounds = [0, *(np.flatnonzero(np.diff(windows)) + 1).tolist(), len(positions)]
         parts = [self._part(int(windows[start]), positions[start:end]) for start, end in pairwise(bounds)]
-        if len(parts) == 1:
-            return parts[0]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def _look_ahead(self, window: int) -> None:
         """Have groups fetched, and the next window made ready, once for each window."""
         if window == self._at:
             return
-        self._at = window
         self._reader.ahead(self._order.groups_from(window, 1 + WINDOWS_AHEAD))
         if self._order.shuffled:
-            self._window(window)
+            self._window(window).ready()  # before the next one, which would have its processors
             for next_window in range(window + 1, min(window + 1 + WINDOWS_AHEAD, self._order.windows)):
                 self._reader.soon(self._window(next_window).ready)
+        self._at = window
 
     def _part(self, window: int, positions: Indices) -> Arrays:
         if not self._order.shuffled:
             return self._reader.take(positions, self._names, self._stack)
-        rows, joined = self._window(window).ready()
-        picks = rows[positions - self._order.start(window)]
-        return self._reader.take(picks, self._names, self._stack) if joined is None else joined.take(picks)
+        places = positions - self._order.start(window)
+        run = run_of(places)
+        return self._window(window).ready()(places if run is None else run)
 
     def _window(self, window: int) -> "_Window":
         if (cached := self._windows.get(window)) is not None:
@@ -68,25 +71,27 @@ class OrderedReader:
             self._windows.popitem(last=False)
         return new_window
 
-    def _make(self, window: int) -> Ready:
+    def _make(self, window: int) -> Take:
         """Any thread."""
         groups = self._order.groups_from(window, 1)
-        joined = self._reader.joined(groups, self._names, self._stack)
-        if joined is None:
-            self._reader.open(groups)
-        return self._order.rows_of(window), joined
+        self._reader.open(groups)
+        permuted = self._reader.permuted(groups, self._order.order_within(window), self._names, self._stack)
+        if permuted is not None:
+            return permuted.take
+        rows = self._order.rows_of(window)
+        return lambda places: self._reader.take(rows[places], self._names, self._stack)
 
 
 class _Window:
     """A window that is made ready once: ahead of its use, or else by who needs it. Any thread."""
 
-    def __init__(self, make: Callable[[], Ready]) -> None:
+    def __init__(self, make: Callable[[], Take]) -> None:
         self._make = make
         self._turn = threading.Lock()
-        self._result: Ready | None = None
+        self._result: Take | None = None
 
-    def ready(self) -> Ready:
-        """Its rows in order, and their columns where these are joined. Blocks. Raises as `GroupReader.joined`."""
+    def ready(self) -> Take:
+        """What takes its rows. Blocks. Raises as `GroupReader.take`."""
         with self._turn:
             if self._result is None:
                 self._result = self._make()

@@ -76,9 +76,14 @@ class RowOrder:
     def rows_of(self, window: int) -> Indices:
         """The rows of a window of a shuffled pass, in their order. Takes milliseconds for a large window."""
         rows = [np.arange(self._first_rows[group], self._first_rows[group + 1]) for group in self._windows[window]]
-        joined = np.concatenate(rows)
-        shuffled: Indices = joined[_permutation(len(joined), [self._seed or 0, self._number, window + 1])]
+        shuffled: Indices = np.concatenate(rows)[self.order_within(window)]
         return shuffled
+
+    def order_within(self, window: int) -> Indices:
+        """As `rows_of`, with the numbers that the rows have in the window before: one of its groups after the other."""
+        return _permutation(
+            self._starts[window + 1] - self._starts[window], [self._seed or 0, self._number, window + 1]
+        )
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,8 @@ def _permutation(length: int, key: Sequence[int]) -> Indices:
     words = np.array([number % 2**64 for number in key], "<u8").view("<u4").tolist()
     bits = np.random.PCG64(np.random.SeedSequence(words)).random_raw(length)
     low = np.uint64((1 << max(1, length - 1).bit_length()) - 1)
-    keys = (bits & ~low) | np.arange(length, dtype=np.uint64)  # all differ: one order, in a third of argsort's time
-    keys.sort()
-    return (keys & low).astype(np.int64)
+    bits &= ~low
+    bits |= np.arange(length, dtype=np.uint64)  # all differ: one order, in a third of argsort's time
+    bits.sort()
+    bits &= low
+    return bits.view(np.int64)

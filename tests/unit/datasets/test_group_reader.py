@@ -1,10 +1,12 @@
 """Groups of rows in files, and their rows by number: in any order, from any thread, with flat memory."""
 
+import ctypes
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktrain.config.data_sources import TableSource
-from sparktrain.datasets import group_reader
+from sparktrain.datasets import group_file, group_reader, permuted_rows
 from sparktrain.datasets.group_fetch import GroupFetcher
 from sparktrain.datasets.group_file import END, GroupWriter, checksum, read_group, regrouped
 from sparktrain.datasets.group_reader import GroupReader, array_specs
 from sparktrain.datasets.host_cache import HostCache
-from sparktrain.datasets.joined_groups import Stack
 from sparktrain.datasets.manifest import DataFile, Group, Manifest, decode
+from sparktrain.datasets.row_arrays import Stack
 from sparktrain.driver.data.run_data import plan_data, write_data
 from sparktrain.errors import DataError
 from sparktrain.rundir.layout import RunLayout
@@ -94,6 +96,17 @@ def test_a_file_is_an_arrow_stream_with_groups_at_known_offsets() -> None:
         assert found.column("id").to_pylist() == list(range(3 + 20 * number, min(50, 23 + 20 * number)))
     with pytest.raises(DataError, match="a group of rows is corrupt"):
         read_group(pa.py_buffer(kept.content[7:90]), table.schema)
+
+
+@pytest.mark.parametrize("library", ["called without the lock", "of another build"])
+def test_checksums_are_those_of_the_library(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
+    if library == "of another build":
+        monkeypatch.setattr(ctypes, "CDLL", lambda path: object())
+    monkeypatch.setattr(group_file, "_extend", group_file._extension())
+    data = np.random.default_rng(0).bytes(9 * 2**20 + 5)
+
+    assert checksum(data) == google_crc32c.value(data)
+    assert checksum(b"") == 0
 
 
 # ---- rows by number
@@ -189,22 +202,61 @@ def test_rows_come_in_the_order_asked_for(reader: GroupReader) -> None:
     assert list(reader.take(np.array([4, 60]), ["name"])) == ["name"]
 
 
-def test_joined_groups_have_the_same_rows_and_a_stack(reader: GroupReader) -> None:
-    names, stack = ("id", "even", "image", "list", "matrix"), Stack(("id", "even"), "float32")
+@pytest.mark.parametrize("narrow", [permuted_rows.NARROW_BYTES, 4], ids=["narrow", "wide"])
+def test_permuted_groups_have_the_same_rows_and_a_stack(
+    reader: GroupReader, monkeypatch: pytest.MonkeyPatch, narrow: int
+) -> None:
+    """Columns of 8 and 16 bytes are in order in memory, or are gathered from the files of their groups."""
+    monkeypatch.setattr(permuted_rows, "NARROW_BYTES", narrow)
+    names, stack = ("id", "even", "image", "list", "matrix"), Stack(("even",), "float32")
     groups = [5, 0, 7]
-    joined = reader.joined(groups, names, stack)
     starts = np.cumsum([0, *reader.group_rows])
-    rows = np.concatenate([np.arange(starts[each], starts[each + 1]) for each in groups])[::-1].copy()
+    order = np.random.default_rng(0).permutation(3 * GROUP)
+    rows = np.concatenate([np.arange(starts[each], starts[each + 1]) for each in groups])[order]
+    permuted = reader.permuted(groups, order, names, stack)
 
-    assert joined is not None
-    assert reader.joined(groups, names, stack) is joined
-    for found in (joined.take(rows), reader.take(rows, names, stack)):
-        assert {*found} == {*names, Stack.KEY}
-        assert found[Stack.KEY].dtype == np.float32
-        assert found[Stack.KEY].tolist() == [[each, each % 2 == 0] for each in rows.tolist()]
-        assert found["matrix"].tolist() == [[[each], [each + 1]] for each in rows.tolist()]
-        assert found["image"].view("<u4").reshape(-1).tolist() == rows.tolist()
-    assert reader.joined(groups, ("id", "name"), None) is None, "strings are not joined"
+    assert permuted is not None
+    for places in (slice(0, len(rows)), slice(3, 9), np.array([0, 1, 7, 8, 2]), np.array([4]), slice(0, 0)):
+        for found in (permuted.take(places), reader.take(rows[places], names, stack)):
+            ids = rows[places].tolist()
+            assert [*found] == [*names, Stack.KEY]
+            assert found["id"].tolist() == ids
+            assert found["even"].tolist() == [each % 2 == 0 for each in ids]
+            assert found["list"].tolist() == [[each, -each] for each in ids]
+            assert found["matrix"].tolist() == [[[each], [each + 1]] for each in ids]
+            assert found["image"].tobytes() == np.array(ids, "<u4").tobytes()
+            assert found[Stack.KEY].dtype == np.float32
+            assert found[Stack.KEY].tolist() == [[each % 2 == 0] for each in ids]
+
+
+def test_rows_that_are_permuted_belong_to_the_caller(reader: GroupReader) -> None:
+    permuted = reader.permuted([1, 2], np.arange(2 * GROUP), ("id", "list"))
+    assert permuted is not None
+    permuted.take(slice(0, 4))["id"][:] = -1
+
+    assert permuted.take(slice(0, 4))["id"].tolist() == [8, 9, 10, 11]
+
+
+def test_strings_and_more_than_the_limit_are_not_permuted(reader: GroupReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = np.arange(2 * GROUP)
+    assert reader.permuted([1, 2], order, ("id", "name")) is None
+    monkeypatch.setattr(group_reader, "PERMUTED_BYTES", 8 * 2 * GROUP)
+
+    assert reader.permuted([1, 2], order, ("id",)) is not None
+    assert reader.permuted([1, 2], order, ("id", "even")) is None
+    monkeypatch.setattr(group_reader, "NARROW_BYTES", 8)
+    assert reader.permuted([1, 2], order, ("id", "list")) is not None, "wide rows take no memory of their own"
+
+
+def test_groups_open_also_where_the_pool_is_busy(reader: GroupReader) -> None:
+    release = threading.Event()
+    for _ in range(group_reader.AHEAD_THREADS):
+        reader.soon(lambda: release.wait(20))
+    try:
+        reader.open(range(5))
+        assert {0, 1, 2, 3, 4} <= set(reader._open)
+    finally:
+        release.set()
 
 
 def test_specs_are_those_of_the_arrays(reader: GroupReader, dataset: tuple[Manifest, LocalStore]) -> None:

@@ -28,13 +28,13 @@ class Numbers:
     def soon(self, work: Callable[[], object]) -> None:
         self._pool.submit(work).exception(10)
 
-    def joined(self, groups: Sequence[int], names: Sequence[str], stack: object) -> None:
+    def open(self, groups: Sequence[int]) -> None:
         if self.failures:
             self.failures -= 1
             raise OSError("the store is away")
-
-    def open(self, groups: Sequence[int]) -> None:
         self.opened[tuple(groups)] += 1
+
+    def permuted(self, groups: Sequence[int], order: Any, names: Sequence[str], stack: object) -> None: ...
 
     def take(self, rows: Any, names: Sequence[str], stack: object) -> dict[str, Any]:
         return {"id": rows}
@@ -64,8 +64,12 @@ def test_each_window_is_made_ready_once_and_before_it_is_read(numbers: Numbers) 
 def test_a_failure_ahead_is_tried_again_where_the_window_is_needed(numbers: Numbers) -> None:
     order = RowOrder(GROUPS, GROUPS, 3, 0)
     reader: OrderedReader = OrderedReader(numbers, order, ["id"])  # type: ignore[arg-type]
-    numbers.failures = 2  # the next window ahead, and then this one
+    numbers.failures = 1  # this window, which comes before the next one
     with pytest.raises(OSError, match="the store is away"):
         reader.read(np.arange(5))
+    reader.read(np.arange(5))
+    numbers.failures = 1  # the window after the next one, ahead
+    reader.read(np.arange(30, 35))
+    assert numbers.failures == 0
 
-    assert reader.read(np.arange(40))["id"].tolist() == order.at(np.arange(40)).tolist()
+    assert reader.read(np.arange(90))["id"].tolist() == order.at(np.arange(90)).tolist()
