@@ -20,6 +20,9 @@ from sparktrain.training.data.open_data import OpenData
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
 
+BATCH = 256
+OF_ORDERED = 0.95
+"""The target of shuffled feeds: of the rate in order."""
 ROW_BYTES = 784
 FLOATS = 20
 SPARK_BATCH = 10_000

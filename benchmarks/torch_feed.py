@@ -20,14 +20,12 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, SequentialSampler, TensorDataset
 
 from benchmarks.machine import at_least, show
-from benchmarks.member_data import Rate, cells, images, opened, rate_of, written
+from benchmarks.member_data import BATCH, OF_ORDERED, Rate, cells, images, opened, rate_of, written
 from sparktrain.datasets.manifest import DataRef
 
-BATCH = 256
 SLOW_ROWS = 50_000
 """For the loader that takes rows one by one."""
 TARGET = 1e6
-OF_ORDERED = 0.9
 ORDERED = "to_torch"
 SHUFFLED = "to_torch, shuffled"
 
@@ -60,7 +58,7 @@ def main() -> None:
 def _ways(folder: Path, rows: int) -> Ways:
     table = images(rows)
     stored = written(str(folder / "rows"), "images", table)
-    memory = _tensors(table, rows)
+    memory = tensors(table)
     few = TensorDataset(*(tensor[:SLOW_ROWS] for tensor in memory.tensors))
     return {
         ORDERED: lambda: _fed(stored, rows, shuffle=False),
@@ -86,8 +84,9 @@ def _counted(batches: Any, rows: int) -> Rate:
     return rate_of(rows, lambda: sum(len(y) for _, y in batches))
 
 
-def _tensors(table: pa.Table, rows: int) -> TensorDataset:
-    x = np.frombuffer(table["x"].combine_chunks().buffers()[2], np.uint8).reshape(rows, -1)
+def tensors(table: pa.Table) -> TensorDataset:
+    """The rows of `images` in memory."""
+    x = np.frombuffer(table["x"].combine_chunks().buffers()[2], np.uint8).reshape(table.num_rows, -1)
     return TensorDataset(torch.from_numpy(x.copy()), torch.from_numpy(table["y"].to_numpy().copy()))
 
 
