@@ -85,7 +85,7 @@ def main() -> None:
             for name, measure in ways.items():
                 rates[name].append(measure())
     rates = {name: measured[1:] for name, measured in rates.items()}
-    rows = f"{options.rows:,} rows of {ROW_BYTES} bytes, {2 * options.rows:,} of {FLOATS} floats, batches of {BATCH}"
+    rows = f"{options.rows:,} rows of {ROW_BYTES} bytes, {5 * options.rows:,} of {FLOATS} floats, batches of {BATCH}"
     columns = ("thousand rows/s", "median", "all", "us CPU a row")
     show(f"One pass over {rows}", columns, [cells(name, measured) for name, measured in rates.items()])
     ratios = [_compared(target, rates) for target in _targets(rates)]
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _ways(folder: Path, rows: int) -> Ways:
-    pixels, numbers = images(rows), floats(2 * rows)
+    pixels, numbers = images(rows), floats(5 * rows)
     stored = written(str(folder / "rows"), "images", pixels)
     table = written(str(folder / "rows"), "floats", numbers)
     write_parquet(folder / "parquet", pixels)
@@ -111,10 +111,10 @@ def _ways(folder: Path, rows: int) -> Ways:
         **_both(TORCH, partial(_to_torch, stored, rows, feature_columns="x")),
         **_both(TENSORFLOW, partial(_to_tf, stored, rows, feature_columns="x")),
         **_both(
-            "20 floats as one tensor, to_torch", partial(_to_torch, table, 2 * rows, feature_columns=names, stack=True)
+            "20 floats as one tensor, to_torch", partial(_to_torch, table, 5 * rows, feature_columns=names, stack=True)
         ),
-        **_both("20 floats as one tensor, to_tf", partial(_to_tf, table, 2 * rows, feature_columns=names, stack=True)),
-        **_both("20 floats as a dict, to_tf", partial(_to_tf, table, 2 * rows, feature_columns=names)),
+        **_both("20 floats as one tensor, to_tf", partial(_to_tf, table, 5 * rows, feature_columns=names, stack=True)),
+        **_both("20 floats as a dict, to_tf", partial(_to_tf, table, 5 * rows, feature_columns=names)),
         FIRST: first,
         NEXT: lambda: _to_torch(files, rows, cache, feature_columns="x"),
         SCAN: lambda: rate_of(rows, lambda: sum(len(y) for _, y in _scanned(folder / "parquet"))),
