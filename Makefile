@@ -19,7 +19,7 @@ PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop kubernetes tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image record-kubernetes test-rig test-torch test-gpu bench profile soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop kubernetes kueue tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image record-kubernetes test-rig test-torch test-gpu bench profile soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -45,6 +45,9 @@ hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with
 kubernetes: setup horovod ## real daemons of Kubernetes for tests, as root: built from Go's modules once, 9 to 14 minutes of a core
 	@scripts/build_kubernetes.sh
 	@scripts/fetch_spark_operator.sh
+
+kueue: ## queues for the pods of that Kubernetes: built from Go's modules once, five minutes of a core
+	@scripts/build_kueue.sh
 
 tools: ## of Debian, for tests: Chromium for pages, ip and tc for hosts
 	@scripts/install_test_tools.sh
@@ -114,7 +117,7 @@ test-kubernetes: kubernetes ## the tests on a Kubernetes of two nodes, which thi
 test-image: kubernetes ## conf/kubernetes/Dockerfile, built without a registry, and a gang in pods of it; as root, some minutes and 2 GB
 	$(BIN)/pytest -n 0 -m image tests/kubernetes $(ARGS)
 
-record-kubernetes: kubernetes ## what the API server of that Kubernetes answers, for tests without one: after a change of its version; as root
+record-kubernetes: kubernetes kueue ## what the API server of that Kubernetes answers, for tests without one: after a change of its version; as root
 	$(BIN)/python -m scripts.record_kubernetes
 	$(BIN)/python -m tests.support.kubernetes.doctor_answers
 

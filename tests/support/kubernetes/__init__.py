@@ -6,6 +6,7 @@
 | `submit` | spark-submit to it |
 | `control_plane`, `node` | the daemons of both, and their settings |
 | `pod_image`, `image` | what pods run |
+| `kueue` | queues for pods, where a test asks for them |
 | `device_plugin` | a program that serves plain files as GPUs to a kubelet |
 | `api` | the API server, asked as JSON |
 | `namespaces`, `network`, `addresses` | what a cluster has of this machine, so that none of it is left |

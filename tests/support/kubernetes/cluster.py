@@ -10,6 +10,7 @@ from tests.support.kubernetes import pod_image
 from tests.support.kubernetes.api import Api, ApiError
 from tests.support.kubernetes.control_plane import ControlPlane, Knobs
 from tests.support.kubernetes.daemons import Daemon
+from tests.support.kubernetes.kueue import WEBHOOKS, Kueue
 from tests.support.kubernetes.namespaces import COMMAND_TIMEOUT_S, Place, make_cgroups, place, run
 from tests.support.kubernetes.network import connect_host, connect_node
 from tests.support.kubernetes.node import GPU, Node, NodeSpec
@@ -78,6 +79,8 @@ class Kubernetes(Cluster):
         self.wait_ready()
         self.add_namespace(NAMESPACE, QUOTA)
         self.kubectl("apply", f"--namespace={NAMESPACE}", f"--filename={ROLE}")
+        if self._knobs.kueue:
+            self._add_kueue()
 
     def close(self) -> None:
         """See base class. Ends all pods too; what they wrote to `shared` stays, and so do the logs."""
@@ -213,6 +216,16 @@ class Kubernetes(Cluster):
         self._wait(node.serves_containers, f"containerd of {node.name} answers")
         for image in (pause_image(), pod_image.pod_image()):
             node.load(image)
+
+    def _add_kueue(self) -> None:
+        kueue = Kueue(self.place, self.folder, self.plane.kubeconfig())
+        kueue.write()
+        self.kubectl("create", f"--filename={kueue.definitions}")  # `apply` would write all of it into annotations
+        self.kubectl("wait", "--for=condition=Established", "customresourcedefinitions", "--all")
+        self._launch(kueue.daemon)
+        self._wait(kueue.serves, "Kueue answers")
+        for document in kueue.webhooks():
+            self.api.post(f"{WEBHOOKS}/{document['kind'].lower()}s", document)
 
     def _launch(self, *daemons: Daemon) -> None:
         for daemon in daemons:

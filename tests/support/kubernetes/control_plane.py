@@ -31,6 +31,8 @@ class Knobs:
     """A node that is silent for so long is not ready; noticed up to 5 s later."""
     eviction_s: int = 300
     """A pod on a node that is not ready is deleted after this time."""
+    kueue: bool = False
+    """Whether Kueue starts pods that name a queue; `make kueue` builds it."""
 
 
 class ControlPlane:

@@ -11,6 +11,8 @@ from sparktrain.errors import UserError
 _SOURCES = Path(__file__).parents[3] / "scripts" / "kubernetes"
 _FILES = ("go.mod", "go.sum", "pause/main.go")
 _VERSION = re.compile(r"k8s\.io/kubernetes v(\S+)")
+_KUEUE_SCRIPT = _SOURCES.parent / "build_kueue.sh"
+_KUEUE_VERSION = re.compile(r"^version=(\S+)$", re.MULTILINE)
 ADMIN_PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 """A user's PATH may lack the folders of daemons."""
 
@@ -23,11 +25,24 @@ def programs() -> Path:
     """The folder that scripts/build_kubernetes.sh has filled. Raises ProgramsMissingError."""
     contents = [(_SOURCES / name).read_bytes() for name in _FILES]
     [version] = _VERSION.findall(contents[0].decode())
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "sparktrain" / "kubernetes" / f"{version}-{sha256(b''.join(contents)).hexdigest()[:8]}"
+    folder = _cache() / "kubernetes" / f"{version}-{sha256(b''.join(contents)).hexdigest()[:8]}"
     if not folder.is_dir():
         raise ProgramsMissingError(f"the daemons of Kubernetes are not in {folder}: run `make kubernetes`, as root")
     return folder
+
+
+def kueue() -> Path:
+    """The folder that scripts/build_kueue.sh has filled. Raises ProgramsMissingError."""
+    [version] = _KUEUE_VERSION.findall(_KUEUE_SCRIPT.read_text())
+    folder = _cache() / "kueue" / str(version)
+    if not folder.is_dir():
+        raise ProgramsMissingError(f"Kueue is not in {folder}: run `make kueue`")
+    return folder
+
+
+def _cache() -> Path:
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "sparktrain"
 
 
 def missing() -> str | None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import ClassVar
+from uuid import uuid4
 
+from tests.support.kubernetes.certificates import self_signed
 from tests.support.kubernetes.cluster import Kubernetes
-from tests.support.kubernetes.namespaces import run
 
 NAME = "pods.policies.example.com"
 _PATH = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
@@ -41,10 +42,7 @@ class _Denies(BaseHTTPRequestHandler):
 def webhook(cluster: Kubernetes, namespace: str, message: str) -> Iterator[None]:
     """A webhook that denies each new pod in a namespace with `message`, as long as the block lasts; without `message`
     one that does not answer."""
-    key, certificate = (cluster.folder / f"webhook.{suffix}" for suffix in ("key", "crt"))
-    kind = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=webhook")
-    files = ("-keyout", str(key), "-out", str(certificate))
-    run("openssl", "req", *kind, "-addext", f"subjectAltName=IP:{cluster.host}", *files)
+    key, certificate = self_signed(cluster.folder / f"webhook-{uuid4().hex[:8]}", cluster.host)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     with HTTPServer((cluster.host, 0), type("Denies", (_Denies,), {"message": message})) as server:
