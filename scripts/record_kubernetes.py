@@ -1,4 +1,4 @@
-"""Records what Kubernetes' real API server answers of pods that do not start, that are refused, and that are lost.
+"""Records what Kubernetes' real API server answers of pods that do not start, are held or refused, and are lost.
 
     make record-kubernetes
 
@@ -31,6 +31,7 @@ from tests.support.kubernetes.cluster import NODES
 from tests.support.kubernetes.webhook import webhook
 
 ANSWERS = Path(__file__).parents[1] / "tests" / "unit" / "cluster" / "kubernetes_answers"
+QUEUE = Path(__file__).parents[1] / "conf" / "kubernetes" / "kueue.yaml"
 WAIT_S = 120.0
 QUOTA = {"pods": "1"}
 STORAGE = "ephemeral-storage"
@@ -80,6 +81,37 @@ def waiting(cluster: Kubernetes) -> dict[str, Any]:
         pods[name] = trimmed(cluster.pod(name))
         cluster.delete_pod(name, grace_s=0)
     return pods
+
+
+# ---- pods that are held
+
+
+def queued(cluster: Kubernetes) -> dict[str, Any]:
+    """Pods with gates: a group that Kueue has no room for, with its workload, and one that is not complete."""
+    cluster.kubectl("apply", f"--namespace={NAMESPACE}", f"--filename={QUEUE}")
+    groups = {"first": ("a", "b"), "second": ("c", "d"), "part": ("e",)}
+    for group, names in groups.items():
+        for name in names:
+            body = pod_image.pod(cluster.shared, name, ("true",), {"resources": {"requests": {"memory": "200Gi"}}})
+            body["metadata"] |= {
+                "labels": {"kueue.x-k8s.io/queue-name": "training", "kueue.x-k8s.io/pod-group-name": group},
+                "annotations": {"kueue.x-k8s.io/pod-group-total-count": "2"},
+            }
+            cluster.api.post(f"/api/v1/namespaces/{NAMESPACE}/pods", body)
+        if group == "first":
+            wait_until([], lambda: not held(cluster.pod("a"))["spec"], WAIT_S, "the first group is admitted")
+    path = f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{NAMESPACE}/workloads"
+    wait_until([], lambda: "insufficient" in cluster.api.request("GET", path), WAIT_S, "the second group waits")
+    workload = cluster.api.get(f"{path}/second")
+    pods = {group: [held(cluster.pod(name)) for name in names] for group, names in groups.items()}
+    return {**pods, "workload": trimmed(workload)}
+
+
+def held(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """What tests read of a pod with gates."""
+    answer = trimmed(pod)
+    answer["metadata"] |= {key: pod["metadata"][key] for key in ("labels", "annotations")}
+    return answer | {"spec": {key: value for key, value in pod["spec"].items() if key == "schedulingGates"}}
 
 
 # ---- pods that are refused
@@ -209,9 +241,11 @@ def last_state(cluster: Kubernetes, name: str) -> dict[str, Any]:
     return trimmed(states[-1])
 
 
-def record(answers: Callable[[Kubernetes], dict[str, Any]], nodes: Sequence[NodeSpec] = NODES) -> None:
+def record(
+    answers: Callable[[Kubernetes], dict[str, Any]], nodes: Sequence[NodeSpec] = NODES, kueue: bool = False
+) -> None:
     """Write what a function returns of a new cluster into the file with its name."""
-    knobs = Knobs(node_grace_s=10.0, eviction_s=2)
+    knobs = Knobs(node_grace_s=10.0, eviction_s=2, kueue=kueue)
     with tempfile.TemporaryDirectory(prefix="k8s-") as folder, kubernetes(Path(folder, "k"), nodes, knobs) as cluster:
         text = json.dumps(answers(cluster), indent=1, ensure_ascii=False)
     path = ANSWERS / f"{answers.__name__}.json"
@@ -221,5 +255,6 @@ def record(answers: Callable[[Kubernetes], dict[str, Any]], nodes: Sequence[Node
 
 if __name__ == "__main__":
     record(waiting)
+    record(queued, kueue=True)
     record(refusals)
     record(losses, (*NODES, NodeSpec(name="short", kubelet={"evictionHard": {"memory.available": "99%"}})))

@@ -1,14 +1,16 @@
 """What Spark's client for Kubernetes knows of executors' pods: why they do not start, their nodes, and why they end."""
 
+import json
 import logging
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from sparktrain.base.clock import Clock, SystemClock
 from sparktrain.cluster.executor_loss import lost_executor, with_pod
 from sparktrain.cluster.kubernetes_api import NAMESPACE_KEY, as_json
 from sparktrain.cluster.kubernetes_log import log_rarely, logged
-from sparktrain.cluster.kubernetes_pods import nodes, waiting
+from sparktrain.cluster.kubernetes_pods import KUEUE, admission, held_groups, nodes, waiting
 from sparktrain.cluster.kubernetes_refusals import PodRefusal, refusal
 from sparktrain.errors import ResourceError
 
@@ -18,6 +20,8 @@ LASTING_S = 10.0
 """A refusal that another attempt does not change ends a call after this time: an application and the role of its
 account may be created at the same moment."""
 _POLL_S = 0.1
+_VERSIONS = ("v1beta2", "v1beta1")
+"""Of Kueue's API: old and new releases of Kueue serve one of them, and most serve both."""
 RETRY_S = 30.0
 """After an answer that failed, the time until the next request for the nodes of pods: agents wait for it."""
 
@@ -45,6 +49,25 @@ def last_state(context: Any, executor: int) -> dict[str, Any] | None:
     """
     state = _part_of_backend(context, "podAllocator").lastSnapshot().executorPods().get(executor)
     return as_json(context._jvm, state.get().pod()) if state.isDefined() else None
+
+
+def admissions(context: Any, groups: Iterable[str]) -> dict[str, str]:
+    """What Kueue reports of groups of pods, by their names; without those that the driver's account may not read.
+
+    Blocks, in any thread.
+    """
+    client = _part_of_backend(context, "kubernetesClient")
+    namespace = context.getConf().get(NAMESPACE_KEY, "default")
+    reports = {}
+    for group in groups:
+        try:
+            paths = (f"/apis/{KUEUE}/{version}/namespaces/{namespace}/workloads/{group}" for version in _VERSIONS)
+            answer = next(filter(None, map(client.raw, paths)), "{}")  # none where it does not exist
+        except Exception as error:  # Py4J's, for any exception of Java
+            logger.debug("what Kueue reports of %s is not known: %s: %s", group, type(error).__name__, error)
+        else:
+            reports[group] = admission(json.loads(answer))
+    return reports
 
 
 def _part_of_backend(context: Any, name: str) -> Any:
@@ -97,7 +120,8 @@ class PodOutlook:
         """Blocks for some seconds. Raises ResourceError where Kubernetes refuses all pods and will not cease to."""
         try:
             refused = self._refused()
-            waits = waiting(executor_pods(self._context))
+            pods = executor_pods(self._context)
+            waits = waiting(pods, admissions(self._context, held_groups(pods)))
         except Exception as error:  # a hint must not end a run: a stopped session, another version of Spark
             logger.info("what Kubernetes reports of pods is not known: %s: %s", type(error).__name__, error)
             return ""

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sparktrain.base import formatting
@@ -21,14 +21,39 @@ _NEXT_STEPS = (
     ("node affinity/selector", "correct spark.kubernetes.executor.node.selector.*, or label nodes"),
     ("taint", "add tolerations to spark.kubernetes.executor.podTemplateFile, or remove the taint"),
 )
+KUEUE = "kueue.x-k8s.io"
+"""The API of Kueue, and the start of its gates, labels and annotations."""
+_QUEUE = f"{KUEUE}/queue-name"
+_GROUP = f"{KUEUE}/pod-group-name"
+_TOTAL = f"{KUEUE}/pod-group-total-count"
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable")
 _CONFIG = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
-def waiting(pods: Iterable[Mapping[str, Any]]) -> str:
-    """What the pods that have not started wait for, with the next step; empty where no pod reports a reason."""
+def waiting(pods: Sequence[Mapping[str, Any]], admissions: Mapping[str, str] | None = None) -> str:
+    """What the pods that have not started wait for, with the next step; empty where no pod reports a reason.
+
+    `admissions` has what Kueue reports of groups of pods, as far as that is known: `admission` of each, by its name.
+    """
     reasons = Counter(reason for pod in pods if _is_pending(pod) for reason in _reasons(pod))
+    sizes = Counter(_labels(pod).get(_GROUP) for pod in pods if _is_pending(pod, "Running"))
+    held = [pod for pod in pods if _is_pending(pod) and _gate(pod)]
+    reasons += Counter(_held(pod, sizes, admissions or {}) for pod in held)
     return "; ".join(f"{formatting.count(number, 'executor pod')} {reason}" for reason, number in reasons.most_common())
+
+
+def held_groups(pods: Iterable[Mapping[str, Any]]) -> set[str]:
+    """The groups of the pods that Kueue has not admitted."""
+    held = (_labels(pod).get(_GROUP) for pod in pods if _is_pending(pod) and _gate(pod).startswith(KUEUE))
+    return {group for group in held if group is not None}
+
+
+def admission(workload: Mapping[str, Any]) -> str:
+    """Why a queue of Kueue has no room for a workload, such as a group of pods; empty where it reports no reason."""
+    for condition in workload.get("status", {}).get("conditions") or ():
+        if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
+            return short(str(condition.get("message") or ""))
+    return ""
 
 
 def nodes(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -37,8 +62,40 @@ def nodes(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {spec.get("hostname") or name: str(spec["nodeName"]) for name, spec in specs.items() if "nodeName" in spec}
 
 
-def _is_pending(pod: Mapping[str, Any]) -> bool:
-    return pod.get("status", {}).get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]
+def _is_pending(pod: Mapping[str, Any], *phases: str) -> bool:
+    """Whether a pod, which is not deleted, has not started, or is in one of `phases`."""
+    return pod.get("status", {}).get("phase") in ("Pending", *phases) and "deletionTimestamp" not in pod["metadata"]
+
+
+def _labels(pod: Mapping[str, Any]) -> Mapping[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def _gate(pod: Mapping[str, Any]) -> str:
+    """What keeps the scheduler from looking at a pod; empty where nothing does."""
+    gates = pod.get("spec", {}).get("schedulingGates") or ()
+    return next((str(gate["name"]) for gate in gates), "")
+
+
+def _held(pod: Mapping[str, Any], sizes: Mapping[str | None, int], admissions: Mapping[str, str]) -> str:
+    """Who holds a pod with a gate; `sizes` are the numbers of pods in groups."""
+    gate = _gate(pod)
+    if not gate.startswith(KUEUE):
+        return f"cannot start before scheduling gate {gate} is removed: ask who operates what has set it"
+    queue, group = _labels(pod).get(_QUEUE, ""), _labels(pod).get(_GROUP)
+    if group is None:
+        return f"cannot start before queue {queue} of Kueue has room for one: wait, or lower what an executor requests"
+    total = str((pod["metadata"].get("annotations") or {}).get(_TOTAL))
+    if total.isdigit() and int(total) > sizes[group]:
+        return (
+            f"cannot start before Kueue sees all of their group, and {sizes[group]} of {total} are there: set "
+            f"spark.kubernetes.executor.annotation.{_TOTAL} to spark.executor.instances"
+        )
+    why = admissions.get(group) or f"`kubectl describe workload {group}` prints why"
+    return (
+        f"cannot start before queue {queue} of Kueue has room for their whole group ({why}): wait until others have "
+        "ended, with a longer start_timeout, or lower spark.executor.instances or what an executor requests"
+    )
 
 
 def _reasons(pod: Mapping[str, Any]) -> Iterator[str]:

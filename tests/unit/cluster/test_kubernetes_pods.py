@@ -9,13 +9,14 @@ import pytest
 
 from sparktrain.cluster import kubernetes_client
 from sparktrain.cluster.executor_loss import explain_failure
-from sparktrain.cluster.kubernetes_client import RETRY_S, LostPods, PodNodes, PodOutlook
-from sparktrain.cluster.kubernetes_pods import waiting
+from sparktrain.cluster.kubernetes_client import RETRY_S, LostPods, PodNodes, PodOutlook, admissions
+from sparktrain.cluster.kubernetes_pods import admission, held_groups, waiting
 from sparktrain.state.outcome import Loss
 from tests.unit.clocks import InstantClock
 
 ANSWERS = Path(__file__).parent / "kubernetes_answers"
 PODS = json.loads((ANSWERS / "waiting.json").read_text())
+QUEUED = json.loads((ANSWERS / "queued.json").read_text())
 LOSSES = json.loads((ANSWERS / "losses.json").read_text())
 RUNNING = json.loads((ANSWERS / "running.json").read_text())
 
@@ -60,6 +61,49 @@ def test_a_pod_that_runs_or_is_deleted_waits_for_nothing() -> None:
     runs = {**pod, "status": {**pod["status"], "phase": "Running"}}
     deleted = {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2026-11-30T05:48:40Z"}}
     assert waiting([runs, deleted]) == ""
+
+
+def test_a_group_that_kueue_holds_names_its_queue_and_what_that_has_no_room_for() -> None:
+    assert held_groups([*QUEUED["first"], *QUEUED["second"]]) == {"second"}
+    line = waiting(QUEUED["second"], {"second": admission(QUEUED["workload"])})
+    assert line.startswith(
+        "2 executor pods cannot start before queue training of Kueue has room for their whole group ("
+    )
+    assert "insufficient unused quota for memory in flavor any-node, " in line
+    assert "lower spark.executor.instances" in line
+
+
+def test_without_the_right_to_read_a_workload_a_call_names_the_command_that_shows_it() -> None:
+    assert "(`kubectl describe workload second` prints why): wait" in waiting(QUEUED["second"])
+
+
+def test_a_group_with_another_total_than_pods_names_both() -> None:
+    line = waiting(QUEUED["part"])
+    assert line.startswith(
+        "1 executor pod cannot start before Kueue sees all of their group, and 1 of 2 are there: set"
+    )
+
+
+def test_a_pod_without_a_group_and_a_gate_of_another_have_lines_of_their_own() -> None:
+    [pod] = QUEUED["part"]
+    labels = {"kueue.x-k8s.io/queue-name": "training"}
+    single = {**pod, "metadata": {"name": "single", "labels": labels}}
+    other = {**pod, "metadata": {"name": "other"}, "spec": {"schedulingGates": [{"name": "example.com/checked"}]}}
+    assert "cannot start before queue training of Kueue has room for one: " in waiting([single])
+    assert "cannot start before scheduling gate example.com/checked is removed: " in waiting([other])
+    assert held_groups([single, other]) == set()
+
+
+def test_kueue_is_asked_in_the_version_of_its_api_that_the_cluster_serves() -> None:
+    context = MagicMock()
+    context.getConf().get.return_value = "training"
+    backend = context._jsc.sc().schedulerBackend()
+    client = backend.getClass().getDeclaredField("kubernetesClient").get(backend)
+    client.raw.side_effect = lambda path: json.dumps(QUEUED["workload"]) if "/v1beta1/" in path else None
+    assert "insufficient unused quota" in admissions(context, ["second"])["second"]
+    client.raw.assert_called_with("/apis/kueue.x-k8s.io/v1beta1/namespaces/training/workloads/second")
+    client.raw.side_effect = RuntimeError("forbidden")
+    assert admissions(context, ["second"]) == {}
 
 
 def test_what_the_client_raises_ends_no_run() -> None:
