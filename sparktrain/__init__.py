@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from sparktrain.datasets.columns import Column, ColumnKind
     from sparktrain.driver.clustered.run_handle import RunHandle
     from sparktrain.driver.engines.local_engine import LocalMachine, local
+    from sparktrain.driver.scripts import script
     from sparktrain.driver.tracking.callback import (
         Callback,
         TrackedEnd,
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
     from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
     from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
     from sparktrain.training.context import TrainContext
+    from sparktrain.training.current_context import context, report
     from sparktrain.training.data.stream.stream_data import StreamData
     from sparktrain.training.data.training_data import TrainingData
     from sparktrain.training.frameworks.keras.lr_schedule import Warmup
@@ -135,6 +137,9 @@ _HOMES = {
     "session": "sparktrain.api",
     "submit": "sparktrain.api",
     "sweep": "sparktrain.api",
+    "script": "sparktrain.driver.scripts",
+    "context": "sparktrain.training.current_context",
+    "report": "sparktrain.training.current_context",
     "RunHandle": "sparktrain.driver.clustered.run_handle",
     "LocalMachine": "sparktrain.driver.engines.local_engine",
     "local": "sparktrain.driver.engines.local_engine",
@@ -340,6 +345,7 @@ __all__ = [
     "attach",
     "cases",
     "choice",
+    "context",
     "data",
     "extend",
     "grid",
@@ -357,8 +363,10 @@ __all__ = [
     "randint",
     "refit",
     "register_predict",
+    "report",
     "resume",
     "run",
+    "script",
     "session",
     "sklearn",
     "space",

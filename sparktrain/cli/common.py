@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sparktrain.base.boundary import TERMINATED, DriverTerminated, lost_folder
 from sparktrain.base.optional_packages import is_submitted
@@ -68,6 +68,8 @@ class CommandRequest:
     slots: int | None = None
     tensorflowonspark: bool = False
     """Serve `import tensorflowonspark` in this process and in those that train."""
+    script: dict[str, Any] = field(default_factory=dict)
+    """What `sparktrain.script` takes beside the file; `arguments` are those of the script."""
 
 
 @dataclass(frozen=True)
@@ -181,14 +183,26 @@ def _guarded(work: Callable[[], int], debug: bool) -> int:
 
 
 def load(request: CommandRequest) -> "Target":
-    """Import the module of the function that the request names. Raises FunctionError.
+    """Import the module of the function that the request names, or find the script. Raises FunctionError, SpecError.
 
     Keras imports its wrappers for scikit-learn later, where they are used: this process only sends the function.
     """
     from sparktrain.base import deferred_wrappers
     from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
+    from sparktrain.driver.scripts import script
+    from sparktrain.usercode.script_target import is_script_file
     from sparktrain.usercode.target import resolve
 
+    if is_script_file(request.target):
+        options = dict(request.script)
+        return cast("Target", script(request.target, *options.pop("arguments", ()), **options))
+    if request.script:
+        first = next(iter(request.script)).replace("_", "-")
+        name = "arguments after --" if first == "arguments" else f"--{first}"
+        raise SpecError(
+            f"{name}: only a script takes them, and {request.target} is none; pass a file that does something when it "
+            "is run, such as train.py, or leave them out"
+        )
     if request.tensorflowonspark:
         from sparktrain.base.wings import from_wing
 

@@ -8,7 +8,17 @@ from sparktrain.cli import common
 from sparktrain.cli.common import TRAINING_CODES, CommandOutcome, CommandRequest, PreparedCommand
 from sparktrain.cli.flags import Debug, Directory, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
-from sparktrain.cli.training_flags import Target, TensorFlowOnSpark, request_of, takes
+from sparktrain.cli.training_flags import (
+    Form,
+    MetricFile,
+    MetricFrom,
+    ScriptArguments,
+    Target,
+    TensorFlowOnSpark,
+    request_of,
+    script_of,
+    takes,
+)
 from sparktrain.config.call_option import Keywords, settled
 from sparktrain.config.option_catalog import ExtendKeywords, LaunchKeywords, RefitKeywords, ResumeKeywords, RunKeywords
 from sparktrain.config.panels import FUNCTION, OUTPUT, TRIALS
@@ -105,6 +115,10 @@ KEYWORDS: dict[str, type[Keywords]] = {
 SWEEP_EXAMPLES = """\
 The quickest way to try a function: on this machine, without Spark:
   sparktrain sweep train.py:train --grid lr=0.1,0.01 --metric accuracy --local
+A script as it is, with arguments of its own; it reports by
+sparktrain.report(accuracy=...), or --metric-from finds it in its output:
+  sparktrain sweep train.py --grid lr=0.1,0.01 --metric accuracy --local \\
+      --metric-from 'accuracy: ([0-9.]+)' -- --epochs 3
 Every combination, on this machine:
   sparktrain sweep train.py:train --grid lr=0.1,0.01 --grid dropout=0.4,0.7 \\
       --metric accuracy
@@ -157,6 +171,7 @@ OF_ONE_TRIAL = "Exit codes, where the one trial is the run itself"
 @takes(LaunchKeywords)
 def sweep(
     function: Target,
+    arguments: ScriptArguments = None,
     *,
     grid: Annotated[
         list[str] | None, option(TRIALS, "NAME=V1,V2", "Try every combination of these. Repeatable.", "--grid")
@@ -175,6 +190,9 @@ def sweep(
     params: Annotated[
         str | None, option(TRIALS, "FILE", "What to try, in YAML, JSON or CSV; YAML and JSON may set options too.")
     ] = None,
+    form: Form = None,
+    metric_from: MetricFrom = None,
+    metric_file: MetricFile = None,
     tensorflowonspark: TensorFlowOnSpark = False,
     **flags: Any,
 ) -> int:
@@ -185,6 +203,7 @@ def sweep(
     request = request_of(
         SweepCommandRequest, function, LaunchKeywords, flags, tensorflowonspark=tensorflowonspark,
         grid=tuple(grid or ()), space=tuple(space or ()), zipped=tuple(zipped or ()), params=params,
+        script=script_of(arguments, form=form, metric_from=metric_from, metric_file=metric_file),
     )  # fmt: skip
     if dry_run:
         return common.look(lambda out: perform_dry_run(request, out), as_json=request.as_json, debug=request.debug)
@@ -195,6 +214,7 @@ def sweep(
 @takes(RunKeywords)
 def run(
     function: Target,
+    arguments: ScriptArguments = None,
     *,
     param: Annotated[
         list[str] | None, option(FUNCTION, "NAME=VALUE", "A parameter of the function. Repeatable.")
@@ -202,6 +222,9 @@ def run(
     params: Annotated[
         str | None, option(FUNCTION, "FILE", "Parameters and options in YAML or JSON; those given here prevail.")
     ] = None,
+    form: Form = None,
+    metric_from: MetricFrom = None,
+    metric_file: MetricFile = None,
     tensorflowonspark: TensorFlowOnSpark = False,
     **flags: Any,
 ) -> int:
@@ -212,6 +235,7 @@ def run(
     request = request_of(
         RunCommandRequest, function, RunKeywords, flags, tensorflowonspark=tensorflowonspark,
         params=tuple(param or ()), file=params,
+        script=script_of(arguments, form=form, metric_from=metric_from, metric_file=metric_file),
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
 

@@ -9,14 +9,35 @@ import typer
 from sparktrain.cli.common import CommandRequest, variables_of
 from sparktrain.cli.flags import Debug, Quiet, option
 from sparktrain.config.call_option import Declared, Keywords, options_in
-from sparktrain.config.panels import OUTPUT, RUN, SIZE, SPARK, WHERE
+from sparktrain.config.panels import FUNCTION, METRIC, OUTPUT, RUN, SIZE, SPARK, WHERE
 from sparktrain.errors import SpecError
 
 F = TypeVar("F", bound=Callable[..., int])
 R = TypeVar("R", bound=CommandRequest)
 
 Target = Annotated[
-    str, typer.Argument(metavar="TARGET", help="The training function: FILE.py:FUNCTION, or package.module:function.")
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="The training function: FILE.py:FUNCTION, or package.module:function; or a script, FILE.py.",
+    ),
+]
+ScriptArguments = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGUMENTS", help="Those that a script gets in each trial, after --.")
+]
+Form = Annotated[
+    str | None, option(FUNCTION, "FORM", "How a script gets a parameter, such as NAME=VALUE (default: --NAME VALUE).")
+]
+MetricFrom = Annotated[
+    str | None,
+    option(
+        METRIC,
+        "REGEX",
+        "Of a script: where its output has the metric, as in 'val_loss: ([0-9.]+)'. Each match is a step.",
+    ),
+]
+MetricFile = Annotated[
+    str | None, option(METRIC, "FILE", "Of a script: the file of JSON in which it writes metrics by name.")
 ]
 Master = Annotated[str | None, option(WHERE, "URL", "Spark's master (default: two executors on this machine).")]
 TensorFlowOnSpark = Annotated[
@@ -75,6 +96,12 @@ def request_of(kind: type[R], target: str, keywords: type[Keywords], flags: Mapp
     common = {name: flags[name] for name in CallFlags.__annotations__}
     settings = settings_of(keywords, {name: words for name, words in flags.items() if name not in common})
     return kind(target=target, settings=settings, **{**common, "conf": tuple(common["conf"] or ()), **fields})
+
+
+def script_of(arguments: list[str] | None, **options: str | None) -> dict[str, Any]:
+    """`CommandRequest.script` of what was given."""
+    chosen = {name: value for name, value in options.items() if value is not None}
+    return ({"arguments": tuple(arguments)} if arguments else {}) | chosen
 
 
 def settings_of(keywords: type[Keywords], flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,6 +52,7 @@ class TrainContext:
         self._pid = os.getpid()
         self._reporting = threading.Lock()
         self._left_out: set[str] = set()
+        self._reported: dict[str, float] = {}
         self._checkpoints: CheckpointSaver | None = None
         self._position = Position(self._gang.rank_now)
         self._strategies: Any = None
@@ -62,6 +63,21 @@ class TrainContext:
     def params(self) -> Mapping[str, Any]:
         """The parameters of this trial by name, equal to the arguments of the function; read-only."""
         return self._params
+
+    @property
+    def metric(self) -> str | None:
+        """The metric of the run; None where it names none."""
+        return self._call.metric
+
+    @property
+    def reported(self) -> Mapping[str, float]:
+        """The newest value of each metric that this process has reported; read-only."""
+        return MappingProxyType(self._reported)
+
+    @property
+    def next_step(self) -> int:
+        """The step after the last one that was reported, from 0: for programs that count no steps."""
+        return self._position.reported + 1
 
     @property
     def trial(self) -> int:
@@ -163,6 +179,7 @@ class TrainContext:
             time = self._clock.wall()
             self._wire.send(Reported(Report(count, values, time), self._judgement.reported(count)))
             self._position.reported = count
+            self._reported |= values
             for name in rejects.keys() - self._left_out:
                 self._left_out.add(name)
                 notice(f"ctx.report(): {name!r:.100} is {rejects[name]}, and not a number, so reports leave it out")

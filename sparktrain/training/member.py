@@ -21,7 +21,7 @@ from sparktrain.protocol import pipe_messages as m
 from sparktrain.protocol import sent_script
 from sparktrain.protocol.frames import UNREACHABLE_STATUS, BlockingPipe
 from sparktrain.state.outcome import Failure, FailureKind, Outcome
-from sparktrain.training import attempt, failure, gang_join, process_setup, script_loading
+from sparktrain.training import attempt, current_context, failure, gang_join, process_setup, script_loading
 from sparktrain.training.agent_pipe import AgentWire
 from sparktrain.training.context import TrainContext
 from sparktrain.training.frameworks.contract import RefusedUseError
@@ -107,6 +107,7 @@ def _outcome(assignment: m.Assignment, wire: AgentWire, clock: Clock) -> Outcome
     except BaseException as error:
         return Outcome(0.0, failure=failure.of_loading(error, host, homes))
     context = TrainContext(assignment, wire, clock, gang)
+    current_context.enter(context)
     for provide in _PROVIDE:
         provide(context)
     entered = clock.now()

@@ -1,8 +1,10 @@
 """Loads the training function in a member, and what comes with it: only here objects of the user are unpickled."""
 
 import importlib
+import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -28,8 +30,11 @@ def load(code_path: str, by_reference: bool) -> Callable[..., Any]:
 
 
 def referred(reference: str) -> Any:
-    """What a `module:name` names. Imports the module."""
-    module, _, path = reference.partition(":")
+    """What a `module:name` names, with the first argument that follows it in JSON, if one does. Imports the module."""
+    name, _, bound = reference.partition(" ")
+    if bound:
+        return partial(referred(name), json.loads(bound))
+    module, _, path = name.partition(":")
     referent: Any = importlib.import_module(module)
     for name in path.split("."):
         referent = getattr(referent, name)

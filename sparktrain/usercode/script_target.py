@@ -2,14 +2,50 @@
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sparktrain.config.param_values import shown
+from sparktrain.config.script_words import FORM, is_script, names
 from sparktrain.errors import FunctionError
-from sparktrain.usercode.imports import is_local
+from sparktrain.usercode.imports import Sources, is_local
 from sparktrain.usercode.target import Target, check_file
+
+
+def is_script_file(text: str) -> bool:
+    """Whether a target of the command line is a script: a file without a function's name that does something when it
+    is run. Reads the file."""
+    path = Path(text)
+    return path.suffix == ".py" and path.is_file() and is_script(path.read_bytes())
+
+
+def check_options(target: Target, cases: Iterable[Mapping[str, Any]], place: str) -> None:
+    """Raise FunctionError for a parameter of `cases` that the script and the modules beside it nowhere name.
+
+    The caller wrote the parameters in `place`. What the script does with a name is known to its parser alone, which
+    refuses an option in the first trial. A form other than that of options is left to the script.
+    """
+    assert target.bound is not None
+    if target.file is None or target.bound["form"] != FORM:
+        return
+    sources = Sources()
+    modules = [
+        Path(file)
+        for place in sources.places_of(sources.imports_of_files([target.file]).modules)
+        for file in _files(place)
+    ]
+    texts = [file.read_text(errors="replace") for file in (target.file, *modules)]
+    for name in dict.fromkeys(name for case in cases for name in case):
+        if not any(names(text, name) for text in texts):
+            raise FunctionError(
+                f"{target.bound['path']} and the modules beside it name {name!r} nowhere, so no option takes it; "
+                f"rename it in {place} as the script has it, or pass form= (--form) for a script that takes any name"
+            )
+
+
+def _files(place: Path) -> Iterable[Path]:
+    return place.rglob("*.py") if place.is_dir() else [place]
 
 
 def script_target(runner: Callable[..., Any], text: str, *, is_module: bool) -> Target:

@@ -42,6 +42,12 @@ class Target:
     """The folder that its module was imported from and that executors get; None when they have the module installed."""
     script: str = ""
     """The module that the function runs as a script, in place of one that defines the function."""
+    bound: Mapping[str, Any] | None = None
+    """Of a script that gets the parameters as arguments: the first argument of the function, as JSON has it."""
+
+    def __call__(self, *arguments: Any, **params: Any) -> Any:
+        """Call the function, as a member does."""
+        return self.function(*arguments, **params)
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> "Target":
@@ -52,6 +58,8 @@ class Target:
     @property
     def name(self) -> str:
         """`module:function`, or the function's own name; for messages and records. Of a script, that of the script."""
+        if self.bound is not None:
+            return f"{self.script}.py"
         return self.script or self.reference or _own_name(self.function)
 
     @property

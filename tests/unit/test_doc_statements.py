@@ -73,6 +73,7 @@ def unknown_flags(page: str) -> list[tuple[str, str]]:
         options = {
             opt for name in names for each in commands()[name].params for opt in (*each.opts, *each.secondary_opts)
         }
+        words = words[: words.index("--")] if "--" in words else words  # what follows is for a script
         flags = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
         unknown += [(words[1], flag) for flag in sorted(flags - options - {"--help"})]
     return unknown

@@ -32,6 +32,7 @@ ANYTHING = {
     "pd": pandas,
     "np": numpy,
     **dict.fromkeys(("Session", "DataFrame", "SparkSession", "Study", "FrozenTrial", "Figure"), object),
+    "TrainContext": sparktrain.TrainContext,
     "StreamData": sparktrain.StreamData,
     "CheckpointSaver": sparktrain.CheckpointSaver,
     "MemoryCheckpoints": sparktrain.MemoryCheckpoints,

@@ -29,6 +29,7 @@ from sparktrain.usercode.keras_choice import KerasChoice, keras_choice, keras_ch
 from sparktrain.usercode.module_edits import check_edited
 from sparktrain.usercode.pickler import can_be_pickled
 from sparktrain.usercode.preload import KerasInTrials, PreloadChoice, shared
+from sparktrain.usercode.script_target import check_options
 from sparktrain.usercode.serialize import A_COPY, holds_environment, is_of_environment, pack, preload_choice
 from sparktrain.usercode.source_imports import MOST_CHARS
 from sparktrain.usercode.target import Target, check_call
@@ -69,6 +70,8 @@ class FunctionProgram:
         if (module := self._target.module) is not None:
             check_imported(kind, sys.modules.get(module), module)
         check_call(self._target.function, space.examples(), place)
+        if self._target.bound is not None:
+            check_options(self._target, itertools.islice(space.examples(), MOST_CASES), place)
         # `importlib.import_module("models." + name)` names a package by a parameter alone, which packing looks for.
         self._values = _texts(space, place)
 

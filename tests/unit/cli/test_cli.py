@@ -395,6 +395,7 @@ def test_the_documented_exit_codes_are_the_real_ones() -> None:
 
 def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> None:
     Path("sweep.yaml").write_text("zip:\n  lr: [1, 2]\n")
+    Path("train.py").write_text("print('accuracy: 0.5, and no lr')")
     joined = "".join(
         [
             train_commands.SWEEP_EXAMPLES,
@@ -405,7 +406,7 @@ def test_examples_of_the_help_parse(edge: Edge, target: str, capfd: Capture) -> 
     ).replace("\\\n", "")
     joined = joined.replace("train.py:train", target).replace("> result.json", "")
     commands = [shlex.split(line)[1:] for line in joined.splitlines() if line.startswith("  sparktrain")]
-    assert len(commands) == 13
+    assert len(commands) == 14
     for words in commands:
         edge.session = None
         edge.sessions.clear()

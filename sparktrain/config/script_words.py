@@ -1,0 +1,93 @@
+"""How a script of the user is called: the words of its command line for the parameters of a trial. Pure."""
+
+import ast
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+FORM = "--NAME VALUE"
+"""How a parameter becomes words of the command line, unless the call has another form."""
+_BY_FUNCTION = re.compile(r"^\s*(?:import|from)\s.*\b(?:typer|click|cyclopts|fire)\b", re.M)
+"""Libraries that make options of the parameters of functions, with dashes for underscores."""
+
+
+class ScriptCall(Struct, frozen=True):
+    """A script and how it is called, but for the parameters of a trial."""
+
+    module: str
+    path: str
+    """The file on the user's machine, absolute."""
+    folder: str
+    """The working directory of the call."""
+    arguments: tuple[str, ...] = ()
+    form: str = FORM
+    metric_from: str = ""
+    metric_file: str = ""
+
+
+def words_of(form: str, params: Mapping[str, Any], source: str) -> Iterator[str]:
+    """The words of the command line for `params`, spelled as the options in the text `source` of the script."""
+    for name, value in params.items():
+        yield from _words(form, spelled(name, source), value, source)
+
+
+def _words(form: str, name: str, value: Any, source: str) -> Iterator[str]:
+    if value is None:
+        return
+    if form == FORM and isinstance(value, bool):
+        if value:
+            yield f"--{name}"
+        elif not _is_switch(name, source):
+            yield f"--no-{name}"
+        return
+    values = [_text(entry) for entry in value] if isinstance(value, list | tuple) else [_text(value)]
+    for word in shlex.split(form):
+        if word == "VALUE":
+            yield from values
+        else:
+            yield word.replace("NAME", name).replace("VALUE", ",".join(values))
+
+
+def spelled(name: str, source: str) -> str:
+    """The name of a parameter as the script writes its option: with dashes or with underscores."""
+    dashed = name.replace("_", "-")
+    if f"--{name}" in source or dashed == name:
+        return name
+    return dashed if f"--{dashed}" in source or _BY_FUNCTION.search(source) else name
+
+
+def _is_switch(name: str, source: str) -> bool:
+    """Whether the option can only be given: `action="store_true"`."""
+    return re.search(rf"--{re.escape(name)}[\"'][^)]*store_true", source) is not None
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, dict | bool) else str(value)
+
+
+def names(source: str, parameter: str) -> bool:
+    """Whether the text of a module has the parameter as a word, with underscores or dashes."""
+    spelling = re.escape(parameter).replace("_", "[_-]")
+    return re.search(rf"(?<![A-Za-z0-9_]){spelling}(?![A-Za-z0-9_])", source) is not None
+
+
+def is_script(source: bytes) -> bool:
+    """Whether a file does something when it is run: it asks for its name, or calls or loops at its top level."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return False
+    acts = (ast.For, ast.While, ast.With, ast.Try, ast.If)
+    return any(
+        (isinstance(node, acts) and not _is_import_guard(node))
+        or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+        for node in body
+    )
+
+
+def _is_import_guard(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Try) and all(isinstance(part, ast.Import | ast.ImportFrom) for part in node.body)

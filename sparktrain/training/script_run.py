@@ -1,0 +1,189 @@
+"""Runs a script of the user in a member, as Python runs it: with arguments, under the name `__main__`.
+
+What a trial gets of a script: its parameters become arguments, spelled as the script spells its options; its metrics
+are what it has reported last, what a pattern finds in its output, or what it writes to a file of JSON.
+"""
+
+import json
+import os
+import re
+import runpy
+import shlex
+import sys
+import threading
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sparktrain.base.threads import spawn
+from sparktrain.config.script_words import ScriptCall, words_of
+from sparktrain.errors import UserError
+
+if TYPE_CHECKING:
+    from sparktrain.training.context import TrainContext
+
+_LOOK_S = 0.5
+"""Interval at which a pattern is searched in what the script has printed since."""
+_TAIL_BYTES = 4096
+_FRAME = " \t│|"
+"""Around the lines of an error that Rich prints."""
+
+
+def run_script(module: str, arguments: Sequence[str], path: str) -> None:
+    """Run the file of `module` as `__main__`, in the working directory of this process.
+
+    `path` is that of the script as the user wrote it, absolute; empty for a module that Python runs by `-m`. Blocks
+    until the script ends. Raises UserError for another exit code than 0, and what the script raises.
+    """
+    sys.argv[:] = [path, *arguments]
+    try:
+        if path:
+            _run_file(module, path)
+        else:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise UserError(f"the script has called sys.exit({end.code!r})") from None
+
+
+def _run_file(module: str, path: str) -> None:
+    origin = _file_of(module)
+    names = vars(sys.modules["__main__"])
+    # Files beside the script are where it lies, on hosts that have it; its code is what the driver has sent.
+    names["__file__"] = path if os.path.exists(path) else origin
+    exec(compile(Path(origin).read_bytes(), origin, "exec", dont_inherit=True), names)
+
+
+def _file_of(module: str) -> str:
+    spec = find_spec(module)
+    assert spec is not None
+    assert spec.origin is not None
+    return spec.origin
+
+
+def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> dict[str, float]:
+    """Run a script once with the parameters of a trial; `fields` are those of a `ScriptCall`. Returns its metrics.
+
+    Blocks until the script ends. Raises UserError for another exit code than 0 and where the metric of the run is
+    missing, and what the script raises.
+    """
+    call = ScriptCall(**fields | {"arguments": tuple(fields["arguments"])})
+    source = Path(_file_of(call.module)).read_text(errors="replace")
+    arguments = [*call.arguments, *words_of(call.form, params, source)]
+    print(f"[sparktrain] {shlex.join([call.path, *arguments])}", flush=True)
+    follower = _OutputFollower(ctx, call.metric_from) if call.metric_from and ctx.rank == 0 else None
+    try:
+        run_script(call.module, arguments, call.path)
+    except FileNotFoundError as error:
+        if (local_file := _where_called(call, error)) is None:
+            raise
+        raise UserError(f"{error}: each trial has a working directory of its own, so name {local_file}") from error
+    except UserError as error:
+        raise UserError(f"{error}; it printed last: {_last_line(_log_of(ctx))}") from None
+    finally:
+        if follower is not None:
+            follower.end()
+    metrics = dict(ctx.reported)
+    if call.metric_file and ctx.rank == 0:
+        metrics |= _of_file(call.metric_file)
+    if ctx.rank == 0 and ctx.metric is not None and ctx.metric not in metrics:
+        raise UserError(_missing(call, ctx.metric))
+    return metrics
+
+
+def _where_called(call: ScriptCall, error: FileNotFoundError) -> str | None:
+    """The file that a script has not found, where the user has called."""
+    name = error.filename
+    if not isinstance(name, str) or os.path.isabs(name):
+        return None
+    file = os.path.join(call.folder, name)
+    return file if os.path.exists(file) else None
+
+
+def _of_file(path: str) -> dict[str, Any]:
+    try:
+        metrics = json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"metric_file ({path}) has no metrics: {error}; have the script write an object of JSON"
+        ) from None
+    if not isinstance(metrics, dict):
+        raise UserError(f"metric_file ({path}) has a {type(metrics).__name__}, an object of JSON is expected")
+    return metrics
+
+
+def _missing(call: ScriptCall, metric: str) -> str:
+    if call.metric_from:
+        return f"the script has ended, and nothing that it printed matches metric_from ({call.metric_from}): correct it"
+    where = f"in {call.metric_file}" if call.metric_file else f"by sparktrain.report({metric}=...)"
+    return (
+        f"the script has ended without the metric {metric!r} {where}: report it there, or name where its output has "
+        f"it, such as --metric-from '{metric}=([0-9.]+)'"
+    )
+
+
+def _log_of(ctx: "TrainContext") -> Path:
+    return Path(ctx.log_dir).parent / "log.txt"
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a log with a word: there parsers name the argument that they refuse, some within a frame."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return next((line.strip(_FRAME) for line in reversed(lines) if any(map(str.isalnum, line))), "nothing")
+
+
+class _OutputFollower:
+    """Reports what a pattern finds in the log of this trial, while the script runs: each match is a step."""
+
+    def __init__(self, ctx: "TrainContext", pattern: str) -> None:
+        self._ctx = ctx
+        self._pattern = re.compile(pattern)
+        self._log = _log_of(ctx)
+        self._read = self._log.stat().st_size
+        """Bytes that were searched."""
+        self._ended = False
+        self._wake = threading.Event()
+        self._thread = spawn(self._follow, "sparktrain-metric-from")
+
+    def end(self) -> None:
+        """Report what the script has printed last. Blocks for a moment."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._ended = True
+        self._wake.set()
+        self._thread.join()
+
+    def _follow(self) -> None:
+        while True:
+            is_last = self._ended
+            self._search(is_last)
+            if is_last:
+                return
+            self._wake.wait(_LOOK_S)
+
+    def _search(self, is_last: bool) -> None:
+        with self._log.open("rb") as file:
+            file.seek(self._read)
+            content = file.read()
+        whole = content if is_last else content[: content.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for match in self._pattern.finditer(whole.decode(errors="replace")):
+            metrics = _of_match(match, self._ctx.metric)
+            if metrics:
+                self._ctx.report(self._ctx.next_step, **metrics)
+
+
+def _of_match(match: re.Match[str], metric: str | None) -> dict[str, float]:
+    texts = match.groupdict() or ({metric: match[1]} if metric is not None else {})
+    metrics = {}
+    for name, text in texts.items():
+        try:
+            metrics[name] = float(text)
+        except (TypeError, ValueError):
+            continue
+    return metrics

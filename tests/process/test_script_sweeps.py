@@ -1,0 +1,218 @@
+"""Scripts with arguments of their own are trials, unchanged."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sparktrain as st
+from sparktrain import cli
+from sparktrain.errors import FunctionError, SpecError
+
+ARGPARSE = """
+import argparse
+import sparktrain
+import helper
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float, required=True)
+parser.add_argument("--batch-size", type=int, default=1)
+parser.add_argument("--epochs", type=int, default=1)
+parser.add_argument("--flag", action="store_true")
+if __name__ == "__main__":
+    args = parser.parse_args()
+    for epoch in range(args.epochs):
+        sparktrain.report(loss=helper.loss(args.lr, args.batch_size, epoch) + args.flag)
+"""
+HELPER = "def loss(lr, batch_size, epoch):\n    return lr * batch_size - epoch"
+TYPER = """
+import json, typer
+
+def main(lr: float, hidden_size: int = 1, amp: bool = True) -> None:
+    json.dump({"loss": lr * hidden_size, "amp": int(amp)}, open("metrics.json", "w"))
+
+typer.run(main)
+"""
+PRINTS = """
+import sys, time
+sys.argv[1].startswith("lr=") or sys.exit(3)
+lr = float(sys.argv[1].partition("=")[2])
+for epoch in range(3):
+    print(f"epoch {epoch} loss: {lr / (epoch + 1)} accuracy={epoch / 10}")
+print("loss: 100", end="")  # without an end of line
+"""
+RESUMES = """
+import os, signal, sys
+import sparktrain
+
+ctx = sparktrain.context()
+restored = ctx.checkpoint.restore()
+first = 0 if restored is None else restored.step
+for epoch in range(first, 4):
+    ctx.checkpoint.save(epoch + 1, weight=epoch)
+    sparktrain.report(epoch, loss=1 / (epoch + 1), first=first)
+    if epoch == 2 and first == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+DDP = """
+import argparse
+
+import sparktrain
+import torch
+import torch.distributed as dist
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+args = parser.parse_args()
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+model(torch.ones(1, 1)).sum().backward()
+if dist.get_rank() == 0:
+    sparktrain.report(loss=args.lr, size=dist.get_world_size())
+dist.destroy_process_group()
+"""
+ENDS = """
+import sys
+import sparktrain  # --lr
+{body}
+"""
+LOCAL = st.local(slots=2)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+def sweep(name: str, source: str, *arguments: str, space: dict[str, list[object]], **options: object) -> st.SweepResult:
+    Path(f"{name}.py").write_text(source)
+    fields = {key: options.pop(key) for key in ("form", "metric_from", "metric_file") if key in options}
+    return st.sweep(
+        st.script(f"{name}.py", *arguments, **fields), space, metric="loss", mode="min", spark=LOCAL, dir="runs",
+        name="run", progress=False, **options,
+    )  # fmt: skip
+
+
+def test_a_script_gets_its_parameters_as_arguments_and_reports(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    result = sweep(
+        "argparse_script", ARGPARSE, "--epochs", "3", space={"lr": [1.0, 2.0], "batch_size": [4], "flag": [False]}
+    )
+    assert [trial.metrics["loss"] for trial in result.trials] == [2.0, 6.0]
+    assert result.best is not None
+    history = result.best.history
+    assert list(history["step"]) == [0, 1, 2]
+    assert list(history["loss"]) == [4.0, 3.0, 2.0]
+    again = sweep(
+        "argparse_script", ARGPARSE, "--epochs", "3", space={"lr": [1.0, 2.0], "batch_size": [4], "flag": [False]}
+    )
+    assert [trial.metrics for trial in again.trials] == [trial.metrics for trial in result.trials]
+
+
+def test_a_script_of_typer_gets_dashes_and_writes_a_file_of_metrics() -> None:
+    result = sweep(
+        "typer_script", TYPER, "0.5", space={"hidden_size": [2, 3], "amp": [False]}, metric_file="metrics.json"
+    )
+    assert [trial.metrics for trial in result.trials] == [{"loss": 1.0, "amp": 0.0}, {"loss": 1.5, "amp": 0.0}]
+
+
+def test_an_option_that_a_script_of_typer_lacks_is_in_the_error() -> None:
+    result = sweep("lacking_script", TYPER + "# other", "0.5", space={"other": [1]}, metric_file="metrics.json")
+    error = result.trials[0].error
+    assert error is not None
+    assert "it printed last: No such option: --other" in error.summary
+
+
+def test_metrics_are_found_in_the_output_of_a_script_in_another_form() -> None:
+    result = sweep(
+        "printing_script", PRINTS, space={"lr": [3.0]}, form="NAME=VALUE",
+        metric_from=r"loss: (?P<loss>[0-9.]+)(?: accuracy=(?P<accuracy>\S+))?",
+    )  # fmt: skip
+    assert result.trials[0].metrics == {"loss": 100.0, "accuracy": 0.2}
+    history = result.trials[0].history
+    assert list(history["loss"]) == [3.0, 1.5, 1.0, 100.0]
+    assert list(history["accuracy"])[:3] == [0.0, 0.1, 0.2]
+
+
+def test_a_script_resumes_from_its_checkpoint_after_a_kill() -> None:
+    result = sweep("resuming_script", RESUMES, space={"lr": [1.0]}, form="VALUE")
+    metrics = result.trials[0].metrics
+    assert metrics["loss"] == 0.25
+    assert metrics["first"] in (1.0, 2.0, 3.0)  # the last save may not have been stored by the kill
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("sparktrain.report(other=1)", ["without the metric 'loss'", "sparktrain.report(loss=...)", "--metric-from"]),
+        ("sys.exit('no data')", ["sys.exit('no data')"]),
+        ("print('bad value', file=sys.stderr); sys.exit(2)", ["sys.exit(2)", "printed last: bad value"]),
+        ("raise RuntimeError('broken')", ["RuntimeError: broken"]),
+        ("input()", ["EOFError"]),
+        ("open('beside.txt')", ["No such file", "so name /", "/beside.txt"]),
+    ],
+)
+def test_a_script_that_fails_has_the_reason(body: str, words: list[str]) -> None:
+    Path("beside.txt").touch()
+    result = sweep("ending_script", ENDS.format(body=body), space={"lr": [1.0]})
+    error = result.trials[0].error
+    assert error is not None
+    assert [word for word in words if word not in error.summary] == []
+
+
+def test_a_parser_that_refuses_a_value_has_its_own_words_in_the_error(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    result = sweep("refusing_script", ARGPARSE, space={"lr": ["high"]})
+    error = result.trials[0].error
+    assert error is not None
+    assert "argument --lr: invalid float value: 'high'" in error.summary
+
+
+def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    with pytest.raises(FunctionError, match=r"name 'learning_rate' nowhere.*--form"):
+        sweep("naming_script", ARGPARSE, space={"learning_rate": [1.0]})
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"form": "--lr"}, "must have VALUE"),
+        ({"form": "'NAME VALUE"}, "no words of a command line"),
+        ({"metric_from": "loss"}, "0 groups"),
+        ({"metric_from": "(a)(b)"}, "2 groups"),
+        ({"metric_from": "("}, "no regular expression"),
+    ],
+)
+def test_options_of_a_script_are_checked_at_once(options: dict[str, str], words: str) -> None:
+    Path("checked_script.py").write_text("print()")
+    with pytest.raises(SpecError, match=words):
+        st.script("checked_script.py", **options)
+
+
+def test_the_command_line_takes_a_script_with_arguments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    Path("command_script.py").write_text(ARGPARSE)
+    words = ["sweep", "command_script.py", "--grid", "lr=1.0,2.0", "--metric", "loss", "--mode", "min", "--local"]
+    assert cli.main([*words, "--dir", "runs", "--name", "run", "--json", "--quiet", "--", "--epochs", "2"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert [trial["metrics"]["loss"] for trial in document["trials"]] == [0.0, 1.0]
+    Path("functions.py").write_text("def train(lr):\n    return lr")
+    assert cli.main(["sweep", "functions.py:train", "--grid", "lr=1.0", "--metric", "m", "--local", "--", "-v"]) == 2
+    assert "only a script takes them" in capfd.readouterr().err
+    assert cli.main(["sweep", "functions.py", "--grid", "lr=1.0", "--metric", "m", "--local"]) == 2
+    assert "write functions.py:train" in capfd.readouterr().err
+
+
+@pytest.mark.torch
+def test_a_script_of_torch_is_a_gang_in_each_trial() -> None:
+    result = sweep("ddp_script", DDP, space={"lr": [0.1, 0.2]}, workers_per_trial=2, backend="torch")
+    assert [trial.metrics for trial in result.trials] == [{"loss": 0.1, "size": 2.0}, {"loss": 0.2, "size": 2.0}]
+
+
+def test_outside_of_a_trial_there_is_no_context_and_a_report_does_nothing() -> None:
+    assert st.context() is None
+    st.report(3, loss=1.0)
+    st.report(loss=1.0)
