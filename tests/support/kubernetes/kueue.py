@@ -4,7 +4,6 @@ import base64
 import json
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 import yaml
@@ -62,7 +61,7 @@ class Kueue:
         try:
             url = f"http://{self._api}:{_HEALTH}/readyz"
             return bool(build_opener(ProxyHandler({})).open(url, timeout=_TIMEOUT_S).status == 200)
-        except (URLError, OSError):
+        except OSError:
             return False
 
     def webhooks(self) -> list[dict[str, Any]]:
