@@ -81,11 +81,14 @@ class GroupReader:
         with self._turn:
             self._threads().submit(work)
 
-    def open(self, groups: Sequence[int]) -> None:
-        """Read these groups, or map and verify them, several at a time, for `take`. Blocks. Raises as `take`."""
+    def open(self, groups: Sequence[int], *, at_once: bool) -> None:
+        """Read these groups, or map and verify them, for `take`. Blocks. Raises as `take`.
+
+        `at_once`: several at a time. Else one after the other: who reads rows meanwhile needs the processors more.
+        """
         with self._turn:
-            openings = [(group, self._threads().submit(self._group, group)) for group in groups[1:]]
-        for group in groups[:1]:
+            openings = [(group, self._threads().submit(self._group, group)) for group in groups[1:] if at_once]
+        for group in groups[: 1 if at_once else None]:
             self._group(group)
         for group, opening in reversed(openings):
             # What waits in the pool is done here: its threads may all wait for groups as this one does.

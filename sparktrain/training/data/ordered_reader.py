@@ -3,6 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -51,9 +52,9 @@ class OrderedReader:
             return
         self._reader.ahead(self._order.groups_from(window, 1 + WINDOWS_AHEAD))
         if self._order.shuffled:
-            self._window(window).ready()  # before the next one, which would have its processors
+            self._window(window).ready(at_once=True)  # before the next one, which would have its processors
             for next_window in range(window + 1, min(window + 1 + WINDOWS_AHEAD, self._order.windows)):
-                self._reader.soon(self._window(next_window).ready)
+                self._reader.soon(partial(self._window(next_window).ready, at_once=False))
         self._at = window
 
     def _part(self, window: int, positions: Indices) -> Arrays:
@@ -61,20 +62,20 @@ class OrderedReader:
             return self._reader.take(positions, self._names, self._stack)
         places = positions - self._order.start(window)
         run = run_of(places)
-        return self._window(window).ready()(places if run is None else run)
+        return self._window(window).ready(at_once=True)(places if run is None else run)
 
     def _window(self, window: int) -> "_Window":
         if (cached := self._windows.get(window)) is not None:
             return cached
-        new_window = self._windows[window] = _Window(lambda: self._make(window))
+        new_window = self._windows[window] = _Window(partial(self._make, window))
         if len(self._windows) > _KEPT_WINDOWS:
             self._windows.popitem(last=False)
         return new_window
 
-    def _make(self, window: int) -> Take:
+    def _make(self, window: int, at_once: bool) -> Take:
         """Any thread."""
         groups = self._order.groups_from(window, 1)
-        self._reader.open(groups)
+        self._reader.open(groups, at_once=at_once)
         permuted = self._reader.permuted(groups, self._order.order_within(window), self._names, self._stack)
         if permuted is not None:
             return permuted.take
@@ -85,14 +86,14 @@ class OrderedReader:
 class _Window:
     """A window that is made ready once: ahead of its use, or else by who needs it. Any thread."""
 
-    def __init__(self, make: Callable[[], Take]) -> None:
+    def __init__(self, make: Callable[[bool], Take]) -> None:
         self._make = make
         self._turn = threading.Lock()
         self._result: Take | None = None
 
-    def ready(self) -> Take:
-        """What takes its rows. Blocks. Raises as `GroupReader.take`."""
+    def ready(self, *, at_once: bool) -> Take:
+        """What takes its rows; `at_once`: they are needed now. Blocks. Raises as `GroupReader.take`."""
         with self._turn:
             if self._result is None:
-                self._result = self._make()
+                self._result = self._make(at_once)
             return self._result

@@ -248,12 +248,13 @@ def test_strings_and_more_than_the_limit_are_not_permuted(reader: GroupReader, m
     assert reader.permuted([1, 2], order, ("id", "list")) is not None, "wide rows take no memory of their own"
 
 
-def test_groups_open_also_where_the_pool_is_busy(reader: GroupReader) -> None:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_groups_open_also_where_the_pool_is_busy(reader: GroupReader, at_once: bool) -> None:
     release = threading.Event()
     for _ in range(group_reader.AHEAD_THREADS):
         reader.soon(lambda: release.wait(20))
     try:
-        reader.open(range(5))
+        reader.open(range(5), at_once=at_once)
         assert {0, 1, 2, 3, 4} <= set(reader._open)
     finally:
         release.set()

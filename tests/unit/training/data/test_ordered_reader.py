@@ -21,6 +21,7 @@ class Numbers:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
         self.opened: Counter[tuple[int, ...]] = Counter()
+        self.urgent: list[bool] = []
         self.failures = 0
 
     def ahead(self, groups: Sequence[int]) -> None: ...
@@ -28,11 +29,12 @@ class Numbers:
     def soon(self, work: Callable[[], object]) -> None:
         self._pool.submit(work).exception(10)
 
-    def open(self, groups: Sequence[int]) -> None:
+    def open(self, groups: Sequence[int], *, at_once: bool) -> None:
         if self.failures:
             self.failures -= 1
             raise OSError("the store is away")
         self.opened[tuple(groups)] += 1
+        self.urgent.append(at_once)
 
     def permuted(self, groups: Sequence[int], order: Any, names: Sequence[str], stack: object) -> None: ...
 
@@ -59,6 +61,7 @@ def test_each_window_is_made_ready_once_and_before_it_is_read(numbers: Numbers) 
     assert found == order.at(np.arange(order.length)).tolist()
     assert set(numbers.opened.values()) == {1}
     assert len(numbers.opened) == order.windows == 4
+    assert numbers.urgent == [True, False, False, False], "only the first window is waited for"
 
 
 def test_a_failure_ahead_is_tried_again_where_the_window_is_needed(numbers: Numbers) -> None:
