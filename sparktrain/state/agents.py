@@ -179,14 +179,14 @@ class Agents:
         self._leases.renew(agent, at)
 
     def doubt(self, agent_id: AgentId, at: float) -> list[AgentId]:
-        """Others cannot reach the machine of the agent: all agents there are soon lost, each unless it is heard of.
+        """Others cannot reach the host of the agent: all agents there are soon lost, each unless it is heard of.
 
-        Returns those that are to show that they are alive.
+        Other pods of a node too: it may be the node that is silent. Returns those that are to show that they are alive.
         """
         doubted = self._all.get(agent_id)
         if doubted is None or not self._leases.doubt(agent_id, at):
             return []
-        neighbors = [agent.id for agent in self._all.values() if agent.machine == doubted.machine]
+        neighbors = [agent.id for agent in self._all.values() if agent.host == doubted.host]
         return [agent_id, *(agent for agent in neighbors if self._leases.doubt(agent, at))]
 
     def is_doubted(self, agent: AgentId) -> bool:

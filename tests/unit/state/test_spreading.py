@@ -109,12 +109,12 @@ def test_the_move_is_withdrawn_where_the_member_is_lost_before() -> None:
     assert m.StopMember(start.member, 0.0) in [each.message for each in commands if isinstance(each, do.Send)]
 
 
-@pytest.mark.parametrize("spread", [True, False])
-def test_no_process_starts_on_a_host_that_others_cannot_reach(spread: bool) -> None:
+@pytest.mark.parametrize(("spread", "address"), [(True, "127.0.0.1"), (False, "127.0.0.1"), (True, "of another pod")])
+def test_no_process_starts_on_a_host_that_others_cannot_reach(spread: bool, address: str) -> None:
     world = begun("abc", spread=spread)
     agents = by_rank(world)
     silent = agents[1]
-    neighbor = world.join("x7", silent[0], 7)
+    neighbor = world.join("x7", silent[0], 7, address)
     elsewhere = world.join("y8", "y", 8)
     doubts = m.MemberDoubts(world.running[agents[0]], (1,))
     asked = [command.agent for command in world.receive(agents[0], doubts) if isinstance(command, do.Send)]

@@ -79,10 +79,10 @@ class World:
         """A run starts."""
         self.feed(on.RunStarted(self.at, RUN, run_limits(**limits)))
 
-    def join(self, name: str, host: str = "", slot: int = 0) -> AgentId:
+    def join(self, name: str, host: str = "", slot: int = 0, address: str = "127.0.0.1") -> AgentId:
         """An agent joins and gets ready, on a host of its own unless there is a name for it."""
         agent = AgentId(name)
-        commands = self.feed(on.AgentJoined(self.at, agent, slot, host or f"host-{name}"))
+        commands = self.feed(on.AgentJoined(self.at, agent, slot, host or f"host-{name}", address))
         prepared = any(isinstance(command, do.PrepareAgent) for command in commands)
         self.receive(agent, m.Ready(RUN if prepared else None))
         return agent
