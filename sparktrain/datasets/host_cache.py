@@ -68,8 +68,10 @@ class HostCache:
         limit_bytes: int | None = None,
         wait_s: float = 300.0,
         clock: Clock | None = None,
+        quota_bytes: int | None = None,
     ) -> None:
-        """`root` is a local directory, by default the system's temporary one; `limit_bytes` holds for all datasets.
+        """`root` is a local directory, by default the system's temporary one; `limit_bytes` holds for all datasets, by
+        default a share of the disk, and of `quota_bytes` where the machine may not write more.
 
         Raises DataError where no folder can be made there.
         """
@@ -77,6 +79,7 @@ class HostCache:
         self._home = self._root / f"{FOLDER}-{os.getuid()}"
         self._folder = self._home / f"{_boot()}-{digest}"
         self._limit = limit_bytes
+        self._quota = quota_bytes
         self._wait_s = wait_s
         self._clock = clock or SystemClock()
         self._make_folders()
@@ -248,7 +251,8 @@ class HostCache:
         limit = self._limit
         if limit is None:
             try:
-                limit = int(SHARE_OF_DISK * (shutil.disk_usage(self._home).free + usage.total))
+                free = shutil.disk_usage(self._home).free + usage.total
+                limit = int(SHARE_OF_DISK * min(free, self._quota or free))
             except FileNotFoundError:  # the cache was deleted a moment ago: there is room
                 return
         if usage.total + needed > limit:

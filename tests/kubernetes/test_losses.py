@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktrain.training.data.open_data import STORAGE_KEY
 from tests.support.kubernetes import GPU, NAMESPACE, Kubernetes, fast_conf, submission
 from tests.support.processes import wait_until
 
@@ -27,6 +28,8 @@ def test_a_call_reports_why_it_has_lost_pods(kubernetes: Kubernetes) -> None:
         preempt(kubernetes, str(kubernetes.pod(pod)["spec"]["nodeName"]))
         pod = next_pod(folder)
         kubernetes.delete_pod("urgent", grace_s=0)
+        shown = kubernetes.kubectl("exec", pod, f"--namespace={NAMESPACE}", "--", "printenv", STORAGE_KEY)
+        assert int(shown) == 30 * 2**20, "what the cache of data takes its share of"
         # The kubelet measures this layer of the container more often than volumes.
         write = ("dd", "if=/dev/zero", "of=/tmp/file", "bs=1M", "count=60")
         kubernetes.kubectl("exec", pod, f"--namespace={NAMESPACE}", "--", *write)

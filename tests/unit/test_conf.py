@@ -13,6 +13,7 @@ from sparktrain.cluster.yarn_capacity import demand_of
 from sparktrain.config.param_files.load import load_gang, load_params
 from sparktrain.errors import SpecError
 from sparktrain.executor.spark_task import NODE_KEY
+from sparktrain.training.data.open_data import STORAGE_KEY
 from tests.conf import CONF, properties
 
 SPARK_FILES = sorted(path.name for path in CONF.glob("*.conf"))
@@ -78,10 +79,12 @@ def test_the_grace_period_of_executors_is_where_spark_reads_it() -> None:
     assert "terminationGracePeriodSeconds" not in (CONF / "kubernetes" / "executor.yaml").read_text()
 
 
-def test_agents_learn_their_node_from_the_template_of_executors() -> None:
+def test_agents_learn_their_node_and_their_storage_from_the_template_of_executors() -> None:
     [container] = yaml.safe_load((CONF / "kubernetes" / "executor.yaml").read_text())["spec"]["containers"]
-    [variable] = container["env"]
-    assert variable == {"name": NODE_KEY, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    assert container["env"] == [
+        {"name": NODE_KEY, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": STORAGE_KEY, "valueFrom": {"resourceFieldRef": {"resource": "limits.ephemeral-storage"}}},
+    ]
 
 
 @pytest.mark.parametrize("name", YAML_FILES)

@@ -1,5 +1,6 @@
 """Opens the datasets of a run in a member: the manifest once for each host, rows when they are needed."""
 
+import os
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ from sparktrain.store.url import open_store
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
 from sparktrain.training.own_devices import own_cores
+
+STORAGE_KEY = "SPARKTRAIN_LOCAL_STORAGE"
+"""The variable with the bytes that a pod may write: neither its disk nor its control groups show them to processes."""
 
 
 class OpenData:
@@ -63,7 +67,16 @@ def _lazily(ref: DataRef, data: MemberData) -> Callable[[], HostCache]:
 
     def open_cache() -> HostCache:
         if not caches:
-            caches.append(HostCache(data.cache_dir, ref.digest, data.cache_bytes, ref.store.timeout_s))
+            quota = quota_of(data)
+            caches.append(
+                HostCache(data.cache_dir, ref.digest, data.cache_bytes, ref.store.timeout_s, quota_bytes=quota)
+            )
         return caches[0]
 
     return open_cache
+
+
+def quota_of(data: MemberData) -> int | None:
+    """The bytes that this pod may write, where it holds the cache; None where nothing but the disk bounds that."""
+    # A directory that the user names may be on a volume, which the limit does not concern.
+    return None if data.cache_dir is not None else int(os.environ.get(STORAGE_KEY) or 0) or None

@@ -15,7 +15,7 @@ import pytest
 
 from sparktrain.datasets import host_cache
 from sparktrain.datasets.group_file import checksum
-from sparktrain.datasets.host_cache import FOLDER, HostCache, write_cached
+from sparktrain.datasets.host_cache import FOLDER, SHARE_OF_DISK, HostCache, write_cached
 from sparktrain.errors import DataError
 
 KIB = 1024
@@ -116,6 +116,13 @@ def test_what_was_used_longest_ago_is_evicted_at_the_limit_while_others_map_it(t
     assert not held & {0, 1, 2}
     assert number_in(mapped) == 0, "memory of a deleted file stays"
     assert number_in(cache.get(0, lambda: batch_of(0))) == 0
+
+
+def test_the_default_is_a_share_of_what_the_machine_may_write(tmp_path: Path) -> None:
+    cache = HostCache(tmp_path, "digest", quota_bytes=int(50 * KIB / SHARE_OF_DISK))
+    for group in range(10):
+        cache.get(group, lambda: batch_of(1))
+    assert 0 < sum(each.stat().st_size for each in tmp_path.rglob("*.arrow")) <= 50 * KIB
 
 
 def test_a_limit_below_one_group_serves_it_without_a_second_fetch(tmp_path: Path) -> None:
