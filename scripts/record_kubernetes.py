@@ -7,6 +7,7 @@ scripts/kubernetes/go.mod, record them, and look at what git shows. Takes three 
 """
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ QUOTA = {"pods": "1"}
 STORAGE = "ephemeral-storage"
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+:\d+")
 """Another one with each cluster."""
+_READY = ("Ready", "ContainersReady")
+"""Conditions by which a pod on a node that is silent differs from others."""
 _OF_CONDITION = ("type", "status", "reason", "message")
 _OF_STATE = ("reason", "message", "exitCode")
 
@@ -48,7 +51,7 @@ def trimmed(pod: Mapping[str, Any]) -> dict[str, Any]:
     kept["conditions"] = [
         {key: condition[key] for key in _OF_CONDITION if key in condition}
         for condition in status.get("conditions", ())
-        if "reason" in condition
+        if "reason" in condition or condition["type"] in _READY
     ]
     if containers := status.get("containerStatuses"):
         kept["containerStatuses"] = [
@@ -185,6 +188,8 @@ def ending(cluster: Kubernetes, namespace: str) -> Iterator[None]:
 def losses(cluster: Kubernetes) -> dict[str, Any]:
     """The last states of pods that were deleted, evicted, preempted, and on a node that was lost."""
     pods = {}
+    write(cluster, "memory", 800, {"medium": "Memory"}, nodeName="short")
+    pods["memory"] = last_state(cluster, "memory")
     # A node that has measured that it lacks memory rejects pods with the reason of those that it evicts.
     wait_until([], lambda: has_pressure(cluster, "short"), WAIT_S, "the node has too little memory")
     cluster.run_pod("pressure", "true", nodeName="short")
@@ -204,14 +209,25 @@ def losses(cluster: Kubernetes) -> dict[str, Any]:
     cluster.run_pod("urgent", "sleep", "30", container=gpus, priorityClassName="urgent", nodeSelector=node)
     pods["preempted"] = last_state(cluster, "preempted")
     cluster.delete_pod("urgent", grace_s=0)
-    write = ("sh", "-c", "dd if=/dev/zero of=/tmp/file bs=1M count=50; sleep 600")
-    started(cluster, "storage", *write, container={"resources": {"limits": {STORAGE: "10Mi"}}})
+    words = ("sh", "-c", "dd if=/dev/zero of=/tmp/file bs=1M count=50; sleep 600")
+    started(cluster, "storage", *words, container={"resources": {"limits": {STORAGE: "10Mi"}}})
     pods["storage"] = last_state(cluster, "storage")
+    write(cluster, "volume", 50, {"sizeLimit": "10Mi"}, nodeName="node-a")
+    pods["volume"] = last_state(cluster, "volume")
     started(cluster, "node")
     cluster.node("node-a").kubelet.kill9()
     cluster.wait_condition("node", "DisruptionTarget", "True", timeout_s=WAIT_S)
     pods["node"] = trimmed(cluster.pod("node"))
     return pods
+
+
+def write(cluster: Kubernetes, name: str, mib: int, volume: Mapping[str, str], **spec: Any) -> None:
+    """Start a pod that writes as much into a volume, and waits for its end."""
+    words = ("sh", "-c", f"dd if=/dev/zero of=/scratch/file bs=1M count={mib}; sleep 600")
+    body = pod_image.pod(cluster.shared, name, words, {}, **spec)
+    body["spec"]["volumes"].append({"name": "scratch", "emptyDir": volume})
+    body["spec"]["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": "/scratch"})
+    cluster.api.post(f"/api/v1/namespaces/{NAMESPACE}/pods", body)
 
 
 def has_pressure(cluster: Kubernetes, node: str) -> bool:
@@ -221,9 +237,16 @@ def has_pressure(cluster: Kubernetes, node: str) -> bool:
 
 
 def started(cluster: Kubernetes, name: str, *words: str, **pod: Any) -> None:
-    """Start a pod on the first node."""
-    cluster.run_pod(name, *(words or ("sleep", "600")), nodeName="node-a", **pod)
+    """Start a pod, by default on the first node."""
+    cluster.run_pod(name, *(words or ("sleep", "600")), **{"nodeName": "node-a", **pod})
     cluster.wait_pod(name, "Running")
+
+
+def short_node() -> NodeSpec:
+    """A node with 1 GiB of memory for pods, which evicts them once they leave less than 400 MiB of it."""
+    reserved = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") - 2**30
+    settings = {"systemReserved": {"memory": str(reserved)}, "evictionHard": {"memory.available": "400Mi"}}
+    return NodeSpec(name="short", kubelet=settings)
 
 
 def last_state(cluster: Kubernetes, name: str) -> dict[str, Any]:
@@ -257,4 +280,4 @@ if __name__ == "__main__":
     record(waiting)
     record(queued, kueue=True)
     record(refusals)
-    record(losses, (*NODES, NodeSpec(name="short", kubelet={"evictionHard": {"memory.available": "99%"}})))
+    record(losses, (*NODES, short_node()))

@@ -17,6 +17,9 @@ _BY_SIGNAL = (
 )
 _BY_SIGNAL_IN_POD = "and Kubernetes does not report by whom: `kubectl get events` may, and so may the log of the node"
 _ENDED_POD = "Kubernetes has ended the pod:"
+_LOW = f"{_ENDED_POD} TerminationByKubelet:(?= The node was low)"
+_EVICTED = rf"(?:reason: Evicted\s+The API gave the following message:|{_LOW})"
+_SILENT_NODE = "The kubelet of its node is silent:"
 _WAITS = "a gang waits for a container elsewhere, and with min_workers continues smaller"
 _CAUSES = (
     (
@@ -54,15 +57,21 @@ _CAUSES = (
         Loss.NODE,
         rf"the node of its pod was lost, or has a taint that the pod does not tolerate (\g<why>); {_WAITS}",
     ),
-    (rf"{_ENDED_POD} TerminationByKubelet: .*shutdown", Loss.DECOMMISSIONED, f"its node was shut down; {_WAITS}"),
+    (r"terminated in response to imminent node shutdown", Loss.DECOMMISSIONED, f"its node was shut down; {_WAITS}"),
     (
-        r"reason: Evicted\s+The API gave the following message: (?P<why>[^\n]*? exceed[^\n]*?)\.? *\n",
+        rf"{_SILENT_NODE} (?P<node>\S+)",
+        Loss.NODE,
+        r"its node \g<node> does not answer Kubernetes any more, so sparktrain has deleted its pod, for Spark to start "
+        f"another one; {_WAITS}",
+    ),
+    (
+        rf"{_EVICTED} (?P<why>[^\n]*? exceed[^\n]*? limit[^\n]*?)\.? *(?:\n|$)",
         Loss.STORAGE,
         r"its pod used more local storage than it may (\g<why>); raise the limit in "
         "spark.kubernetes.executor.podTemplateFile (ephemeral-storage, or sizeLimit of a volume), or write less",
     ),
     (
-        r"reason: Evicted\s+The API gave the following message: (?P<why>[^\n]*?)\.? *\n",
+        rf"{_EVICTED} (?P<why>[^\n]*?)\.? *(?:\n|$)",
         Loss.NODE,
         rf"its node had too little memory or disk, and evicted its pod (\g<why>); {_WAITS}",
     ),
@@ -186,6 +195,11 @@ def with_pod(message: str, pod: Mapping[str, Any] | None) -> str:
     return f"{message} Kubernetes names no reason."
 
 
+def silent_node(node: str) -> str:
+    """The message for a task in a pod that was deleted, because its node does not answer Kubernetes."""
+    return f"{_SILENT_NODE} {node}"
+
+
 class UnexplainedLosses:
     """The Spark tasks of agents, and the lost agents that Spark has not explained yet."""
 
@@ -215,10 +229,10 @@ class UnexplainedLosses:
         if task is not None:
             self._lost[agent] = task, at
 
-    def stages(self, at: float) -> set[int]:
-        """The Spark stages with the tasks of lost agents; empty when no agent is unexplained."""
+    def lost_tasks(self, at: float) -> set[SparkTask]:
+        """The Spark tasks of lost agents; empty when no agent is unexplained."""
         self._lost = {agent: lost for agent, lost in self._lost.items() if at < lost[1] + FORGET_S}
-        return {task.stage for task, _ in self._lost.values()}
+        return {task for task, _ in self._lost.values()}
 
     def settle(self, failed: Mapping[int, str]) -> list[tuple[AgentId, str]]:
         """The lost agents that `failed`, messages by task id, explains, each once and with its message."""

@@ -3,14 +3,14 @@
 import json
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sparktrain.base.clock import Clock, SystemClock
-from sparktrain.cluster.executor_loss import lost_executor, with_pod
+from sparktrain.cluster.executor_loss import lost_executor, silent_node, with_pod
 from sparktrain.cluster.kubernetes_api import NAMESPACE_KEY, as_json
 from sparktrain.cluster.kubernetes_log import log_rarely, logged
-from sparktrain.cluster.kubernetes_pods import KUEUE, admission, held_groups, nodes, waiting
+from sparktrain.cluster.kubernetes_pods import KUEUE, admission, held_groups, nodes, on_silent_nodes, waiting
 from sparktrain.cluster.kubernetes_refusals import PodRefusal, refusal
 from sparktrain.errors import ResourceError
 
@@ -24,6 +24,8 @@ _VERSIONS = ("v1beta2", "v1beta1")
 """Of Kueue's API: old and new releases of Kueue serve one of them, and most serve both."""
 RETRY_S = 30.0
 """After an answer that failed, the time until the next request for the nodes of pods: agents wait for it."""
+SILENT_S = 5.0
+"""Interval at which the API server is asked for silent nodes, while lost agents have no reason."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -35,10 +37,14 @@ def executor_pods(context: Any) -> list[dict[str, Any]]:
     (`spark.kubernetes.driver.requestTimeout`, 10 s), so that it needs no right that Spark does not need. Blocks, in any
     thread; raises what Py4J raises.
     """
-    namespace = context.getConf().get(NAMESPACE_KEY, "default")
-    pods = _part_of_backend(context, "kubernetesClient").pods().inNamespace(namespace)
+    pods = _pods(context)
     labelled = pods.withLabel("spark-app-selector", context.applicationId).withLabel("spark-role", "executor")
     return list(as_json(context._jvm, labelled.list()).get("items", ()))  # left out where it is empty
+
+
+def _pods(context: Any) -> Any:
+    namespace = context.getConf().get(NAMESPACE_KEY, "default")
+    return _part_of_backend(context, "kubernetesClient").pods().inNamespace(namespace)
 
 
 def last_state(context: Any, executor: int) -> dict[str, Any] | None:
@@ -104,6 +110,40 @@ class LostPods:
         except Exception as error:  # as in `PodOutlook`
             logger.info("why Kubernetes has ended a pod is not known: %s: %s", type(error).__name__, error)
             return with_pod(message, None)
+
+
+class SilentNodes:
+    """Deletes the pods of lost agents on nodes that do not answer Kubernetes. One thread at a time may call it.
+
+    Spark waits for `spark.network.timeout` (120 s) until it gives such an executor up. But it counts its pod, which
+    nothing ends, among those that run, and starts no other one for as long as the API server has it. What still runs
+    on the node ends by itself with the lease of its agent.
+    """
+
+    def __init__(self, context: Any, clock: Clock | None = None) -> None:
+        self._context = context
+        self._clock = clock or SystemClock()
+        self._next_at = 0.0
+
+    def __call__(self, executors: Mapping[int, str]) -> dict[int, str]:
+        """The messages for lost tasks in pods that were deleted now. `executors` are those of lost tasks, by task id.
+
+        Blocks for a moment, and asks at most once in `SILENT_S`; never raises.
+        """
+        messages: dict[int, str] = {}
+        if not executors or self._clock.now() < self._next_at:
+            return messages
+        self._next_at = self._clock.now() + SILENT_S
+        try:
+            pods = on_silent_nodes(executor_pods(self._context))
+            for task, executor in executors.items():
+                if (pod := pods.get(executor)) is not None:
+                    # Another task of the same pod may have deleted it: then there is nothing to delete.
+                    _pods(self._context).withName(pod["metadata"]["name"]).withGracePeriod(0).delete()
+                    messages[task] = silent_node(pod["spec"]["nodeName"])
+        except Exception as error:  # as in `PodOutlook`
+            logger.info("which nodes are silent is not known: %s: %s", type(error).__name__, error)
+        return messages
 
 
 class PodOutlook:

@@ -62,6 +62,28 @@ def nodes(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {spec.get("hostname") or name: str(spec["nodeName"]) for name, spec in specs.items() if "nodeName" in spec}
 
 
+def on_silent_nodes(pods: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """The pods on nodes that do not answer Kubernetes, by the numbers of their executors.
+
+    What a kubelet has reported last stays: the pod runs, and its containers are ready. Kubernetes itself then marks the
+    pod as not ready. Nothing else does, but for gates of readiness, which pods of executors do not have.
+    """
+    return {
+        str(pod["metadata"]["labels"]["spark-exec-id"]): pod
+        for pod in pods
+        if _is_silent(pod["status"]) and "readinessGates" not in pod["spec"]
+    }
+
+
+def _is_silent(status: Mapping[str, Any]) -> bool:
+    conditions = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
+    return (status.get("phase"), conditions.get("ContainersReady"), conditions.get("Ready")) == (
+        "Running",
+        "True",
+        "False",
+    )
+
+
 def _is_pending(pod: Mapping[str, Any], *phases: str) -> bool:
     """Whether a pod, which is not deleted, has not started, or is in one of `phases`."""
     return pod.get("status", {}).get("phase") in ("Pending", *phases) and "deletionTimestamp" not in pod["metadata"]

@@ -1,9 +1,10 @@
 """Why Spark tasks failed, from Spark's status store, which exists also without Spark's web pages."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster import kubernetes_client
 from sparktrain.cluster.spark_facts import YARN, Facts, executors_for
 from sparktrain.cluster.spark_settings import harms
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 MOST_TASKS = 10_000
 """The most tasks of a stage to read: failures of agents are few."""
 
-TaskFailures = Callable[[Iterable[int]], dict[int, str]]
-"""Why tasks of these stages have failed, by task id. Blocks, in any thread; never raises."""
+TaskFailures = Callable[[Collection[SparkTask]], dict[int, str]]
+"""Why these tasks have failed, and others of their stages, by task id. Blocks, in any thread; never raises."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -23,7 +24,7 @@ logger = logging.getLogger("sparktrain")
 def task_failures(session: "SparkSession") -> TaskFailures | None:
     """Reads the failures of a classic session; None for Spark Connect, which reports nothing of executors."""
     context = getattr(session, "_sc", None)
-    return None if context is None else lambda stages: _failed(context, stages)
+    return None if context is None else lambda tasks: _failed(context, {task.stage for task in tasks})
 
 
 def failures_of(session: "SparkSession", tag: str) -> list[str]:
@@ -101,12 +102,32 @@ def loss_reasons(session: "SparkSession", facts: Facts) -> TaskFailures | None:
     if failures is None or not (facts.master == YARN or facts.on_kubernetes):
         return None
     if facts.on_kubernetes:
-        pods = kubernetes_client.LostPods(context)
-        return lambda stages: {task: pods(message) for task, message in failures(stages).items()}
+        return _pod_losses(context, failures)
     from sparktrain.cluster import yarn_client  # HTTP, which only YARN needs
 
     nodes = yarn_client.Nodes()
-    return lambda stages: {task: nodes(message) for task, message in failures(stages).items()}
+    return lambda tasks: {task: nodes(message) for task, message in failures(tasks).items()}
+
+
+def _pod_losses(context: Any, failures: TaskFailures) -> TaskFailures:
+    pods = kubernetes_client.LostPods(context)
+    silent_nodes = kubernetes_client.SilentNodes(context)
+
+    def reasons(tasks: Collection[SparkTask]) -> dict[int, str]:
+        failed = {task: pods(message) for task, message in failures(tasks).items()}
+        return failed | silent_nodes(_executors(context, [task for task in tasks if task.id not in failed]))
+
+    return reasons
+
+
+def _executors(context: Any, tasks: Collection[SparkTask]) -> dict[int, str]:
+    """The executors of those of the tasks that run, as far as Spark knows."""
+    try:
+        places = running_places(context, {task.stage for task in tasks})
+    except Exception as error:  # as in `_failed`
+        logger.info("where lost agents were is not known: %s: %s", type(error).__name__, error)
+        return {}
+    return {task.id: places[task.id][0] for task in tasks if task.id in places}
 
 
 def start_outlook(session: "SparkSession", facts: Facts, agents: int) -> Callable[[], str]:

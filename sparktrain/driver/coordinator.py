@@ -535,8 +535,8 @@ class Coordinator:
         while True:
             await self._clock.sleep(WORDS_S)
             # Spark's status store has the reason seconds to minutes after the stream has ended.
-            if stages := unexplained.stages(self._clock.now()):
-                failed = await aside(partial(loss_reasons, stages), "sparktrain-loss_reasons")
+            if tasks := unexplained.lost_tasks(self._clock.now()):
+                failed = await aside(partial(loss_reasons, tasks), "sparktrain-loss_reasons")
                 for agent, cause in unexplained.settle(failed):
                     logger.info("agent %s was lost: %s", agent, cause)
                     self.feed(on.LossExplained(self._clock.now(), agent, *explain_failure(cause)))

@@ -45,7 +45,7 @@ def train(folder, ctx):
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    folder, retries = Path(sys.argv[1]), int(sys.argv[2])
     logging.basicConfig()
     logging.getLogger("sparktrain").setLevel(logging.INFO)  # the agents that join
     spark = SparkSession.builder.getOrCreate()
@@ -53,8 +53,9 @@ if __name__ == "__main__":
     with st.pool(spark, agents=4, preload=["tensorflow", "keras", "horovod.tensorflow"]) as pool:
         result = pool.run(
             train, {"folder": str(folder)}, workers=2, spread=True, backend="horovod", dir=runs, name="moves",
-            max_retries=0, progress=False,
+            max_retries=retries, progress=False,
         )  # fmt: skip
-    restarts = [{"rank": restart.rank, "cause": restart.cause} for restart in result.restarts]
+    keys = ("rank", "cause", "loss", "healed", "steps_lost")
+    restarts = [{key: getattr(restart, key) for key in keys} for restart in result.restarts]
     (folder / "results.json").write_text(json.dumps(restarts))
     spark.stop()

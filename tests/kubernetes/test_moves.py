@@ -29,6 +29,23 @@ CONF = {
 }
 
 
+def steps(folder: Path, rank: int) -> list[dict[str, Any]]:
+    """The steps of a member so far, in all of its processes."""
+    path = folder / f"steps-{rank}.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def last(folder: Path, key: str) -> list[Any]:
+    """What the newest step of each member has at `key`, such as its pod."""
+    return [steps(folder, rank)[-1][key] for rank in (0, 1)]
+
+
+def check_steps(folder: Path, rank: int) -> None:
+    """The member has repeated and omitted no step."""
+    numbers = [step["step"] for step in steps(folder, rank)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
 class Moving:
     """A ring of two members on four executors, two on each of two nodes."""
 
@@ -38,14 +55,9 @@ class Moving:
         self.folder = folder
         self.run = run_in(str(folder / "runs" / "moves"))
 
-    def steps(self, rank: int) -> list[dict[str, Any]]:
-        """The steps of a member so far, in all of its processes."""
-        path = self.folder / f"steps-{rank}.jsonl"
-        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
-
     def last(self, key: str) -> list[Any]:
         """What the newest step of each member has at `key`, such as its pod."""
-        return [self.steps(rank)[-1][key] for rank in (0, 1)]
+        return last(self.folder, key)
 
     def await_last(self, key: str, *values: str) -> None:
         """Wait until the newest steps of the members have these values, in any order."""
@@ -54,8 +66,7 @@ class Moving:
     def check_steps(self) -> None:
         """No member has repeated or omitted a step."""
         for rank in (0, 1):
-            numbers = [step["step"] for step in self.steps(rank)]
-            assert numbers == list(range(1, len(numbers) + 1))
+            check_steps(self.folder, rank)
 
     def await_spares(self) -> None:
         """Wait until each of the four executors has an agent: those that were lost have successors."""
@@ -78,7 +89,7 @@ def moving(kubernetes: Kubernetes) -> Iterator[Moving]:
     folder = kubernetes.shared / "moves"
     folder.mkdir()
     folder.chmod(0o777)
-    with submission(kubernetes, PROGRAM, str(folder), conf=CONF) as submitted:
+    with submission(kubernetes, PROGRAM, str(folder), "0", conf=CONF) as submitted:
         notes = [folder / f"steps-{rank}.jsonl" for rank in (0, 1)]
         wait_until(lambda: submitted.exit_code or all(path.exists() for path in notes), START_S, "both members train")
         assert submitted.exit_code is None, submitted.output

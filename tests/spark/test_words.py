@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster.task_failures import task_failures
 
 
@@ -26,7 +27,7 @@ def test_each_failed_task_is_listed_by_its_id(spark: SparkSession) -> None:
     stage = max(each for job in jobs if job is not None for each in job.stageIds)
     words = task_failures(spark)
     assert words is not None
-    errors = words({stage, 10**6})
+    errors = words([SparkTask(stage, 0), SparkTask(10**6, 0)])
     assert errors
     assert [task for task, text in errors.items() if f"ValueError: task {task} of stage {stage}" not in text] == []
 
@@ -36,5 +37,5 @@ def test_a_stopped_session_and_one_of_spark_connect_list_no_errors() -> None:
     connect: Any = SimpleNamespace()
     words = task_failures(gone)
     assert words is not None
-    assert words({1}) == {}
+    assert words([SparkTask(1, 1)]) == {}
     assert task_failures(connect) is None

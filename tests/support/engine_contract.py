@@ -150,7 +150,7 @@ class EngineContract:
         assert ends == []
         if (reasons := engine.loss_reasons()) is not None:
             assert victim.task is not None
-            assert "SIGKILL" in reasons([victim.task.stage])[victim.task.id]
+            assert "SIGKILL" in reasons([victim.task])[victim.task.id]
 
     def test_cancelled_it_leaves_no_agent(self, reception: Reception, start: Start, ends: list[JobEnd]) -> None:
         batch = start(range(2))

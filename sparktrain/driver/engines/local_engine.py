@@ -1,12 +1,13 @@
 """Agents as processes of this machine: no Spark, no Java."""
 
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from itertools import count, pairwise
 
 from sparktrain.base import formatting
 from sparktrain.base.control_groups import available_cores
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster import preflight
 from sparktrain.cluster.driver_address import Address
 from sparktrain.cluster.task_failures import TaskFailures
@@ -252,7 +253,7 @@ class LocalEngine(Engine):
     def refused_s(self) -> None:
         """None: agents end with this process."""
 
-    def _lost(self, stages: Iterable[int]) -> dict[int, str]:
+    def _lost(self, tasks: Collection[SparkTask]) -> dict[int, str]:
         return dict(self._losses)
 
 

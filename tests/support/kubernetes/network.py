@@ -1,7 +1,8 @@
 """The network of a cluster: a bridge with cables to its nodes and to this machine, and routes between their pods."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def connect_node(place: Place, nodes: Sequence[Namespaces]) -> None:
     """Lay a cable from the bridge to the last of the nodes, which then reaches the pods of the others, and they its."""
     block, inside, number = place.block, place.namespaces, len(nodes) - 1
     node, address, pods = nodes[number], str(block.node(number)), str(block.pods(number))
-    cable = f"node-{number}"
+    cable = _cable(number)
     ends = ("netns", str(inside.holder), "type", "veth", "peer", "name", "eth0", "netns", str(node.holder))
     run("ip", "link", "add", cable, *ends)
     inside.run("ip", "link", "set", cable, "master", _BRIDGE, "up")
@@ -43,6 +44,20 @@ def connect_node(place: Place, nodes: Sequence[Namespaces]) -> None:
     for other, namespaces in enumerate(nodes[:-1]):
         namespaces.run("ip", "route", "add", pods, "via", address)
         node.run("ip", "route", "add", str(block.pods(other)), "via", str(block.node(other)))
+
+
+@contextmanager
+def cut(place: Place, number: int) -> Iterator[None]:
+    """Lose what a node sends and gets, with its pods, until the block ends; no side learns of it."""
+    place.namespaces.run("ip", "link", "set", _cable(number), "down")
+    try:
+        yield
+    finally:
+        place.namespaces.run("ip", "link", "set", _cable(number), "up")
+
+
+def _cable(number: int) -> str:
+    return f"node-{number}"
 
 
 def write_plugins(folder: Path, block: Block, number: int) -> None:

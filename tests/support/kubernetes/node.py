@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tests.support.daemons import DaemonError
 from tests.support.kubernetes.daemons import Daemon
 from tests.support.kubernetes.image import Image
 from tests.support.kubernetes.namespaces import Namespaces, Place
-from tests.support.kubernetes.network import write_plugins
+from tests.support.kubernetes.network import cut, write_plugins
 from tests.support.kubernetes.programs import programs
 
 GPU = "nvidia.com/gpu"
@@ -47,7 +48,7 @@ class Node:
         self.cgroup = f"{place.name}/{spec.name}"
         """Of its pods, below the top of each hierarchy."""
         self._folder = place.folder / spec.name
-        self._block = place.block
+        self._place = place
         self._number = number
         self.containerd = self._daemon(
             "containerd", ["containerd", "--config", f"{self._folder}/containerd.toml"], logs
@@ -70,7 +71,7 @@ class Node:
         if len(self._socket) > _MAX_SOCKET:
             raise DaemonError(f"{self._socket} is longer than {_MAX_SOCKET} characters: set TMPDIR to a shorter folder")
         self._folder.mkdir()
-        write_plugins(self._folder / "cni", self._block, self._number)
+        write_plugins(self._folder / "cni", self._place.block, self._number)
         (self._folder / "containerd.toml").write_text(self._containerd())
         (self._folder / "kubelet.json").write_text(json.dumps(self._kubelet() | dict(self.spec.kubelet), indent=2))
         for gpu in range(self.spec.gpus):
@@ -83,6 +84,10 @@ class Node:
         except DaemonError:
             return False
         return True
+
+    def cut_off(self) -> AbstractContextManager[None]:
+        """The node and its pods reach nothing, and nothing reaches them, until the block ends."""
+        return cut(self._place, self._number)
 
     def load(self, image: Image) -> None:
         """Have its pods find an image by its name. Raises DaemonError."""

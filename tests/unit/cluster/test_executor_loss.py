@@ -3,14 +3,23 @@
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from sparktrain.base.ids import AgentId, SparkTask
-from sparktrain.cluster.executor_loss import FORGET_S, UnexplainedLosses, explain_failure, lost_executor, with_pod
+from sparktrain.cluster.executor_loss import (
+    FORGET_S,
+    UnexplainedLosses,
+    explain_failure,
+    lost_executor,
+    silent_node,
+    with_pod,
+)
 from sparktrain.driver import coordinator
 from sparktrain.driver.agent_server import Server
 from sparktrain.driver.coordinator import TICK_S, Coordinator
@@ -46,12 +55,32 @@ DELETED = (
 DELETED += "by a user or the framework."
 
 
-def exited(code: str, number: int, reason: str, name: str = "") -> str:
-    """Spark's message of a pod that has failed, with what the API server has recorded of one."""
-    status = PODS[name]["status"] if name else {}
-    brief = f"The API gave the following brief reason: {status['reason']}" if name else ""
-    message = f"The API gave the following message: {status['message']}" if name else ""
+LOW_BEFORE = "The node was low on resource: memory. Container main was using 90Mi, which exceeds its request of 0. "
+"""What kubelets before 1.26 wrote."""
+SHUT = "Pod was terminated in response to imminent node shutdown."
+SHUT_DOWN: dict[str, Any] = {
+    "status": {
+        "phase": "Failed",
+        "reason": "Terminated",
+        "message": SHUT,
+        "conditions": [
+            {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": SHUT}
+        ],
+    }
+}
+"""What a kubelet with shutdownGracePeriod writes, which needs systemd: not recorded."""
+
+
+def exited(code: str, number: int, reason: str, status: Mapping[str, str] | None = None) -> str:
+    """Spark's message of a pod that has failed, with its status."""
+    brief = f"The API gave the following brief reason: {status['reason']}" if status else ""
+    message = f"The API gave the following message: {status['message']}" if status else ""
     return POD.format(code=code, number=number, reason=reason, brief=brief, message=message)
+
+
+def failed(pod: Mapping[str, Any]) -> str:
+    """The same of one that was recorded, with the reason for which Kubernetes has ended it."""
+    return with_pod(exited("137(SIGKILL, possible container OOM)", 137, "Error", pod["status"]), pod)
 
 
 BAD = f"{LOST} Container from a bad node: {CONTAINER}."
@@ -159,22 +188,43 @@ MESSAGES = [
         "NoExecute taint.; .*",
     ),
     (
-        with_pod(exited("143(unexpected)", 143, "Error", "storage"), PODS["storage"]),
+        failed(PODS["storage"]),
         Loss.STORAGE,
         "its pod used more local storage than it may .Pod ephemeral local storage usage exceeds the total limit of "
         "containers 10Mi.; raise the limit in .*",
     ),
     (
-        with_pod(exited("137(SIGKILL, possible container OOM)", 137, "Error", "pressure"), PODS["pressure"]),
+        failed(PODS["volume"]),
+        Loss.STORAGE,
+        'its pod used more local storage than it may .Usage of EmptyDir volume "scratch" exceeds the limit "10Mi".; .*',
+    ),
+    (
+        failed(PODS["pressure"]),
         Loss.NODE,
         r"its node had too little memory or disk, and evicted its pod .Pod was rejected: The node had condition: "
         r"\[MemoryPressure\].; .*",
     ),
     (
-        f"{DELETED} Kubernetes has ended the pod: TerminationByKubelet: Pod was terminated in response to imminent "
-        "node shutdown.",
-        Loss.DECOMMISSIONED,
-        "its node was shut down; .*",
+        failed(PODS["memory"]),
+        Loss.NODE,
+        r"its node had too little memory or disk, and evicted its pod .The node was low on resource: memory\. .*",
+    ),
+    (
+        with_pod(DELETED, PODS["memory"]),
+        Loss.NODE,
+        r"its node had too little memory or disk, and evicted its pod .The node was low on resource: memory\. .*",
+    ),
+    (
+        failed({"status": {"reason": "Evicted", "message": LOW_BEFORE}}),
+        Loss.NODE,
+        "its node had too little memory or disk, .*which exceeds its request of 0.; .*",
+    ),
+    (failed(SHUT_DOWN), Loss.DECOMMISSIONED, "its node was shut down; .*"),
+    (with_pod(DELETED, SHUT_DOWN), Loss.DECOMMISSIONED, "its node was shut down; .*"),
+    (
+        silent_node("node-b"),
+        Loss.NODE,
+        "its node node-b does not answer Kubernetes any more, so sparktrain has deleted its pod, .*",
     ),
     (
         f"{DELETED} Kubernetes has ended the pod: WorkloadEvicted: another queue needs it",
@@ -249,13 +299,13 @@ def test_a_lost_agent_is_looked_up_until_spark_explains_it_and_returned_once() -
     unexplained, [a, b] = UnexplainedLosses(), agents("a", "b")
     unexplained.joined(a, SparkTask(3, 10))
     unexplained.joined(b, SparkTask(3, 11))
-    assert unexplained.stages(0.0) == set()
+    assert unexplained.lost_tasks(0.0) == set()
     unexplained.lost(a, 0.0)
-    assert unexplained.stages(1.0) == {3}
+    assert unexplained.lost_tasks(1.0) == {SparkTask(3, 10)}
     assert unexplained.settle({11: "of another"}) == []
     assert unexplained.settle({10: "why", 11: "of another"}) == [(a, "why")]
     assert unexplained.settle({10: "why"}) == []
-    assert unexplained.stages(1.0) == set()
+    assert unexplained.lost_tasks(1.0) == set()
 
 
 def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spark() -> None:
@@ -268,7 +318,7 @@ def test_nothing_follows_for_agents_that_left_came_back_or_are_in_no_task_of_spa
     unexplained.joined(back, SparkTask(1, 2))
     unexplained.lost(back, 0.0)
     unexplained.joined(again, SparkTask(1, 2))
-    assert unexplained.stages(0.0) == set()
+    assert unexplained.lost_tasks(0.0) == set()
     unexplained.lost(again, 1.0)
     assert unexplained.settle({1: "x", 2: "why"}) == [(again, "why")]
 
@@ -277,8 +327,8 @@ def test_a_loss_is_not_looked_up_for_ever() -> None:
     unexplained, [a] = UnexplainedLosses(), agents("a")
     unexplained.joined(a, SparkTask(1, 1))
     unexplained.lost(a, 5.0)
-    assert unexplained.stages(5.0 + FORGET_S - 1.0) == {1}
-    assert unexplained.stages(5.0 + FORGET_S) == set()
+    assert unexplained.lost_tasks(5.0 + FORGET_S - 1.0) == {SparkTask(1, 1)}
+    assert unexplained.lost_tasks(5.0 + FORGET_S) == set()
     assert unexplained.settle({1: "too late"}) == []
 
 
@@ -298,7 +348,7 @@ async def preempted_once() -> RunOutcome:
     transport, store = MemoryTransport(), World().store
     messages = {5: MESSAGES[0][0]}
     server = Server(transport.listener, QuickClock(), {}, ())
-    made = Coordinator(server, QuickClock(), loss_reasons=lambda stages: messages if set(stages) == {2} else {})
+    made = Coordinator(server, QuickClock(), loss_reasons=lambda tasks: messages if SparkTask(2, 5) in tasks else {})
     sweep = in_store(prepared(1), store)
     work = requested(sweep.with_spec(replace(sweep.definition.spec, max_retries=0)))
     await made.open()

@@ -9,8 +9,16 @@ import pytest
 
 from sparktrain.cluster import kubernetes_client
 from sparktrain.cluster.executor_loss import explain_failure
-from sparktrain.cluster.kubernetes_client import RETRY_S, LostPods, PodNodes, PodOutlook, admissions
-from sparktrain.cluster.kubernetes_pods import admission, held_groups, waiting
+from sparktrain.cluster.kubernetes_client import (
+    RETRY_S,
+    SILENT_S,
+    LostPods,
+    PodNodes,
+    PodOutlook,
+    SilentNodes,
+    admissions,
+)
+from sparktrain.cluster.kubernetes_pods import admission, held_groups, on_silent_nodes, waiting
 from sparktrain.state.outcome import Loss
 from tests.unit.clocks import InstantClock
 
@@ -163,3 +171,71 @@ def test_a_pod_that_spark_cannot_name_has_no_reason_of_yarn() -> None:
     context._jsc.sc.side_effect = RuntimeError("the session is stopped")
     loss, line = explain_failure(LostPods(context)(LOST))
     assert (loss, "neither Spark nor Kubernetes reports why" in line) == (Loss.OTHER, True)
+
+
+def placed(name: str, executor: str, node: str) -> dict[str, Any]:
+    """A recorded pod as that of an executor on a node."""
+    return {
+        "metadata": {"name": f"pod-{executor}", "labels": {"spark-exec-id": executor}},
+        "spec": {"nodeName": node},
+        "status": LOSSES[name]["status"],
+    }
+
+
+def test_a_pod_on_a_silent_node_differs_from_all_that_end_or_wait() -> None:
+    pods = [placed(name, name, "node-a") for name in LOSSES]
+    assert set(on_silent_nodes(pods)) == {"node"}
+    waits = [{**placed("node", name, "node-a"), "status": pod["status"]} for name, pod in PODS.items()]
+    assert on_silent_nodes(waits) == {}
+
+
+class Silence:
+    """A context with the pods of executors 7 and 8 on a silent node, and that of executor 9 on another one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = InstantClock()
+        self.deleted: list[str] = []
+        self.requests = 0
+        ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
+        running = {**placed("node", "9", "node-b"), "status": {"phase": "Running", "conditions": ready}}
+        self.pods = [placed("node", "7", "node-a"), placed("node", "8", "node-a"), running]
+        monkeypatch.setattr(kubernetes_client, "executor_pods", lambda context: self.list())
+        monkeypatch.setattr(kubernetes_client, "_pods", lambda context: self)
+        self.silent_nodes = SilentNodes(None, self.clock)
+
+    def list(self) -> list[dict[str, Any]]:
+        self.requests += 1
+        return self.pods
+
+    def withName(self, name: str) -> Any:  # noqa: N802 (Java's)
+        def grace(seconds: int) -> Any:
+            assert seconds == 0
+            return MagicMock(delete=lambda: self.deleted.append(name))
+
+        return MagicMock(withGracePeriod=grace)
+
+
+def test_pods_of_lost_agents_on_a_silent_node_are_deleted_and_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    silence = Silence(monkeypatch)
+    messages = silence.silent_nodes({70: "7", 90: "9"})
+    assert silence.deleted == ["pod-7"], "executor 8 has no lost agent, and the node of executor 9 answers"
+    [(task, message)] = messages.items()
+    assert (task, explain_failure(message)[0]) == (70, Loss.NODE)
+
+
+def test_the_api_server_is_asked_for_silent_nodes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    silence = Silence(monkeypatch)
+    for _ in range(3):
+        silence.silent_nodes({90: "9"})
+    assert silence.requests == 1
+    silence.clock.pause(SILENT_S)
+    silence.silent_nodes({})
+    assert silence.requests == 1, "no agent is lost"
+    silence.silent_nodes({90: "9"})
+    assert silence.requests == 2
+
+
+def test_an_error_of_the_client_ends_no_search_for_reasons() -> None:
+    context = MagicMock()
+    context._jsc.sc.side_effect = RuntimeError("the session is stopped")
+    assert SilentNodes(context)({70: "7"}) == {}
