@@ -44,6 +44,9 @@ def _words(form: str, name: str, value: Any, source: str) -> Iterator[str]:
         elif not _is_switch(name, source):
             yield f"--no-{name}"
         return
+    if form == FORM and isinstance(value, str) and value.startswith("-"):
+        yield f"--{name}={value}"  # parsers take a word that starts with a dash for an option
+        return
     values = [_text(entry) for entry in value] if isinstance(value, list | tuple) else [_text(value)]
     for word in shlex.split(form):
         if word == "VALUE":

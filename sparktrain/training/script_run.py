@@ -69,6 +69,7 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     missing, and what the script raises.
     """
     call = ScriptCall(**fields | {"arguments": tuple(fields["arguments"])})
+    _check_named(call.metric_from, ctx.metric)
     source = Path(_file_of(call.module)).read_text(errors="replace")
     arguments = [*call.arguments, *words_of(call.form, params, source)]
     print(f"[sparktrain] {shlex.join([call.path, *arguments])}", flush=True)
@@ -90,6 +91,14 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     if ctx.rank == 0 and ctx.metric is not None and ctx.metric not in metrics:
         raise UserError(_missing(call, ctx.metric))
     return metrics
+
+
+def _check_named(pattern: str, metric: str | None) -> None:
+    if pattern and metric is None and not re.compile(pattern).groupindex:
+        raise UserError(
+            f"metric_from ({pattern}) has no named group, and the run names no metric: pass metric= (--metric), or "
+            "name the group, such as '(?P<loss>[0-9.]+)'"
+        )
 
 
 def _where_called(call: ScriptCall, error: FileNotFoundError) -> str | None:

@@ -206,6 +206,14 @@ def test_the_command_line_takes_a_script_with_arguments(tmp_path: Path, capfd: p
     assert "write functions.py:train" in capfd.readouterr().err
 
 
+def test_a_pattern_needs_a_name_where_the_run_has_no_metric() -> None:
+    Path("nameless_script.py").write_text("print('loss: 1')")
+    script = st.script("nameless_script.py", metric_from="loss: ([0-9.]+)", form="VALUE")
+    result = st.launch(LOCAL, script, {"lr": [1.0]}, dir="runs", name="run", progress=False)
+    assert result.trials[0].error is not None
+    assert "has no named group" in result.trials[0].error.summary
+
+
 @pytest.mark.torch
 def test_a_script_of_torch_is_a_gang_in_each_trial() -> None:
     result = sweep("ddp_script", DDP, space={"lr": [0.1, 0.2]}, workers_per_trial=2, backend="torch")

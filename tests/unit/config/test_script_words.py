@@ -28,6 +28,7 @@ TYPER = "import typer\ndef main(batch_size: int = 8, amp: bool = True): ..."
         ({"lr": [1, 2]}, ["--lr", "1", "2"]),
         ({"lr": "a b"}, ["--lr", "a b"]),  # one word, never a shell's
         ({"lr": -1.0}, ["--lr", "-1.0"]),
+        ({"lr": "-x"}, ["--lr=-x"]),
         ({"lr": {"a": 1}}, ["--lr", '{"a": 1}']),
     ],
 )
