@@ -6,6 +6,9 @@ The second member kills itself after a few steps. With Horovod the other one kee
 weights and optimizer; with other rings the gang resumes from the chief's last checkpoint. Kills of executors are
 measured in the same way, beside the time that Spark needs to run a task on a replacement. With `--standby` alone the
 kills of gangs with processes that wait are measured, on agents without Spark; each kill comes once one is ready.
+
+Large state is also measured beside what no system can leave out: to form a ring of two bare processes again, to copy
+the state once to another process, and the step itself.
 """
 
 import argparse
@@ -20,6 +23,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import sparktrain as st
+from benchmarks.bare_ring import floor
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session, stage
 from sparktrain.base.clock import SystemClock
@@ -40,6 +44,10 @@ HEALING_TARGETS_S = {0: 0.6, 100: 1.2, 1024: 3.0}
 """By megabytes of state."""
 STANDBY_TARGETS_S = {0: 0.3, 100: 0.5, 1024: 2.0}
 """The same with a process that waits."""
+FLOOR_TARGET = 1.3
+"""Limit of the whole pause, as a multiple of the sum of a bare ring, a copy of the state, and a step."""
+STANDBY_FLOOR_TARGET = 1.2
+"""The same with a process that waits, of a copy and a step."""
 STEPS = 12
 """Between two kills."""
 LARGE_MB = 500
@@ -119,6 +127,9 @@ def _watch(folder, kills, victim, ctx, steps, standby):
 
     class Watch(keras.callbacks.Callback):
         """Records the first step, and kills the second member after some more."""
+
+        def on_epoch_begin(self, epoch, logs=None):
+            _mark(folder, ctx, "received")  # a process that takes a place has the state of the others here
 
         def on_train_batch_end(self, batch, logs=None):
             seen.append(time.time())
@@ -202,14 +213,17 @@ def recoveries(
     result = st.run(function, params, workers=MEMBERS, backend=backend, max_retries=kills, spark=spark, **options)
     assert len(result.restarts) == kills, "\n".join(restart_lines(result.restarts))
     moment = {path.name: float(path.read_text().split()[0]) for path in folder.iterdir()}
-    if function is train and not standby:
-        marks = [("kill", 0), ("entered", 0), ("built", 0), ("step", 1)]
+    if function is train:
+        stages = {"received": "it has the state", "step": "the step has ended"}
+        if not standby:
+            stages = {"entered": "the function starts", "built": "it calls fit()", **stages}
+        marks = [("kill", 0), *((mark, int(mark == "step")) for mark in stages)]
         spans = [
             median(moment[f"{end}-{n + after}"] - moment[f"{start}-{n + before}"] for n in range(1, kills + 1))
             for (start, before), (end, after) in pairwise(marks)
         ]
-        print(f"{backend}, {mb} MB: {spans[0]:.2f} s until the function starts, {spans[1]:.2f} s until it calls fit(), "
-              f"{spans[2]:.2f} s until the step has ended (medians)")  # fmt: skip
+        parts = [f"{span:.2f} s until {stage}" for span, stage in zip(spans, stages.values(), strict=True)]
+        print(f"{backend}, {mb} MB: {', '.join(parts)} (medians)")
     if function is train:
         pace = median(moment[f"pace-{number}"] for number in range(1, kills + 1))
         print(f"{backend}, {mb} MB: a step takes {pace:.2f} s, undisturbed (median)")
@@ -219,7 +233,20 @@ def recoveries(
             print(f"{backend}, {mb} MB: members compare their weights in {1000 * median(costs):.1f} ms after a kill, "
                   f"{100 * median(costs) / median(pauses):.1f} % of the pause, and in "
                   f"{1000 * checks(folder, 'end'):.1f} ms at the end (medians)")  # fmt: skip
+            if mb > LARGE_MB:
+                print(f"{backend}, {mb} MB: {beside_floor(mb, median(pauses), pace, waits=bool(standby))}")
     return [moment[f"step-{number + 1}"] - moment[f"kill-{number}"] for number in range(1, kills + 1)]
+
+
+def beside_floor(mb: int, pause_s: float, step_s: float, *, waits: bool) -> str:
+    """A pause beside what bare processes need, which are measured now. With one that `waits` no ring counts."""
+    ring_s, copy_s = floor(mb)
+    floor_s = copy_s + step_s + (0 if waits else ring_s)
+    target = at_most(pause_s / floor_s, STANDBY_FLOOR_TARGET if waits else FLOOR_TARGET)
+    return (
+        f"{pause_s:.2f} s are {pause_s / floor_s:.2f} of {floor_s:.2f} s, {target}; a bare ring takes {ring_s:.2f} s, "
+        f"a copy to another process {copy_s:.2f} s, a step {step_s:.2f} s"
+    )
 
 
 def _announce(directory: str, folder: Path, kills: int) -> None:

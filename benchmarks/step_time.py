@@ -10,18 +10,13 @@ A small network on rows of `ctx.shard` is trained with and without healing, for 
 
 import argparse
 import json
-import os
-import socket
-import subprocess
-import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
-from threading import Thread
 from typing import Any
 
 import sparktrain as st
+from benchmarks.bare_ring import of_two
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, quiet, session
 
@@ -123,60 +118,12 @@ def bare(steps: int) -> None:
             return super().apply(hvd.grouped_allreduce(dense, op=hvd.Average, name="grads"), trainable_variables)
 
     found = step_ms(Averaging(0.01), [], steps)
-    if hvd.rank() == 0:
-        print(json.dumps(found), flush=True)
-
-
-class _Keys(BaseHTTPRequestHandler):
-    """The rendezvous server of Gloo's members."""
-
-    known: dict[str, bytes] = {}  # noqa: RUF012 - of all requests
-
-    def do_GET(self) -> None:
-        value = self.known.get(self.path)
-        self._answer(404 if value is None else 200, value or b"")
-
-    def do_PUT(self) -> None:
-        self.known[self.path] = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self._answer(200, b"")
-
-    def do_DELETE(self) -> None:
-        self._answer(200, b"")
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def _answer(self, code: int, body: bytes) -> None:
-        self.send_response(code)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    print(json.dumps(found), flush=True)
 
 
 def rival(steps: int) -> float:
     """The step time of two bare processes."""
-    _Keys.known.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Keys)
-    Thread(target=server.serve_forever, daemon=True).start()
-    command = [sys.executable, "-m", "benchmarks.step_time", "--bare", str(steps)]
-    processes = [
-        subprocess.Popen(command, env=_environment(rank, server.server_address[1]), stdout=subprocess.PIPE,
-                         stderr=subprocess.DEVNULL, text=True)
-        for rank in range(2)
-    ]  # fmt: skip
-    outputs = [process.communicate(timeout=300)[0] for process in processes]
-    server.shutdown()
-    return float(json.loads(outputs[0].strip().splitlines()[-1]))
-
-
-def _environment(rank: int, port: int) -> dict[str, str]:
-    slot = {
-        "RANK": rank, "SIZE": 2, "LOCAL_RANK": rank, "LOCAL_SIZE": 2, "CROSS_RANK": 0, "CROSS_SIZE": 1,
-        "HOSTNAME": socket.gethostname(), "GLOO_RENDEZVOUS_ADDR": "127.0.0.1", "GLOO_RENDEZVOUS_PORT": port,
-        "GLOO_IFACE": "lo", "CONTROLLER": "gloo", "CPU_OPERATIONS": "gloo",
-    }  # fmt: skip
-    threads = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-    return {**os.environ, **threads, **{f"HOROVOD_{name}": str(value) for name, value in slot.items()}}
+    return float(json.loads(of_two("benchmarks.step_time", ["--bare", steps])[0]))
 
 
 def main() -> None:
