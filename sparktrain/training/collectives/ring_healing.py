@@ -187,6 +187,8 @@ class RingHealing:
         if formed is None:
             raise FormError("the agent is gone, and with it the connection to the other members")
         self._rank = formed.member.rank
+        if self.training is not None:
+            self.training.make_room()
         self._form(formed)
         self.meet()
         return self.arrive(target)

@@ -17,6 +17,9 @@ class ElasticTraining(ABC):
     compares_calls = False
     """Whether code of the user calls collectives between steps: then members of another ring compare their next one."""
 
+    def make_room(self) -> None:  # noqa: B027 - most need none
+        """This process waits for its first step in a ring: get the memory that the step needs, in a thread."""
+
     @abstractmethod
     def accepts(self, offer: Seating) -> bool:
         """Whether this member can change its ring for the process that is offered."""

@@ -114,6 +114,8 @@ class HealTogether(InternalCallback):
         build_all(self.model, self._keep.position.spec, needed=False)
         fit = self._surviving_fit() if self.model.built else None
         if fit is not None:
+            if not self._healing.waits:  # beside other members a process that waits takes no more than it must
+                fit.make_room()
             fit.trace()
 
     def _surviving_fit(self) -> "SurvivingFit | None":

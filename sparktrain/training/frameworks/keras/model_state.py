@@ -218,8 +218,17 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
         content = _read(files, source, rank, size)
         if name.startswith(SEEDS) and rank != source_rank(files.document):
             content[0] = value(variables[name])[0]
-        variables[name].assign(content)
+        _assign(variables[name], content)
     assign_metrics(variables, files, rank, size)
+
+
+def _assign(variable: Any, content: Array) -> None:
+    if backend_in_use() != TENSORFLOW:
+        variable.assign(content)
+        return
+    from sparktrain.training.frameworks.tensorflow import variable_memory
+
+    variable_memory.assign(variable, content)
 
 
 def assign_metrics(variables: Mapping[str, Any], files: TensorFiles, rank: int, size: int) -> bool:

@@ -15,6 +15,7 @@ from sparktrain.training.elastic.loop_steps import LoopSteps
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
+from sparktrain.training.frameworks.tensorflow import variable_memory
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
 from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import AVERAGES
@@ -161,7 +162,7 @@ class KerasLoopSteps(LoopSteps):
     def take_over(self, files: TensorFiles) -> None:
         """See base class."""
         for name, variable in self._shared.items():
-            variable.assign(files.view(name))
+            variable_memory.assign(variable, files.view(name))
 
 
 class _LastApply:

@@ -5,6 +5,7 @@ and repeats the step with the batch it has. Where some member has applied the st
 those that have not applied it take weights and optimizer from that one, and train the batch by themselves for the rest.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -36,6 +37,7 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     is_default,
     is_of_keras,
 )
+from sparktrain.training.frameworks.tensorflow import variable_memory
 from sparktrain.training.frameworks.tensorflow.healing.fit_division import FitDivision, fit_division
 from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
 from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
@@ -49,6 +51,8 @@ _STATES = (keras.callbacks.History, keras.callbacks.EarlyStopping, keras.callbac
 """Callbacks of Keras that change only themselves after a step."""
 _COPIED = 1000
 """The most elements of a list that is copied in each step."""
+_ROOM_S = 30.0
+"""How long the first step waits for the memory that a thread gets for it."""
 _GRADIENTS = "gradients"
 """Prefix of the names of collectives that a step may have: others change what it does before them."""
 
@@ -107,6 +111,8 @@ class SurvivingFit(ElasticTraining):
         """What the members had agreed on before the callbacks of the newest step."""
         self._event = ""
         """The event of Keras that runs; empty outside of `_EVENTS`."""
+        self._room: threading.Thread | None = None
+        """What gets memory for the first step in another ring."""
         self._stage = EventStage.BEFORE
 
     def enter(self, event: str, stage: EventStage, batch: int = 0, logs: Any = None) -> None:
@@ -144,6 +150,16 @@ class SurvivingFit(ElasticTraining):
         self._step.retire()
         self._healing.ring.has_stepped = False
         self._transaction.end()
+
+    def make_room(self) -> None:
+        """See base class. Only for large weights on a CPU."""
+        self._room = variable_memory.make_room(self._model)
+
+    def _await_room(self) -> None:
+        """Beside the thread the step would need as much memory again."""
+        if self._room is not None:
+            self._room.join(_ROOM_S)
+            self._room = None
 
     def trace(self) -> None:
         """Trace the step for the batches of this `fit`, before the process has a place in the ring."""
@@ -205,9 +221,11 @@ class SurvivingFit(ElasticTraining):
         """See base class."""
         if in_step:
             self._values.put_back()
+        self.make_room()  # a broken step leaves memory that no other one uses, and this member waits now
 
     def take_over(self, agreement: RingAgreement, *, in_step: bool) -> bool:
         """See base class."""
+        self._await_room()
         applied = agreement.sender.steps
         repeats = in_step and applied == self._steps
         self._divide(applied, repeats=repeats)
@@ -239,7 +257,7 @@ class SurvivingFit(ElasticTraining):
         own = model_state.member_variables(self._model)
         with TensorFiles(agreement.folder) as files:
             for name, variable in shared_variables(self._model, own).items():
-                variable.assign(files.view(name))
+                variable_memory.assign(variable, files.view(name))
             self._values.assign_members(files.read(MEMBERS))
         self._steps = agreement.sender.steps - 1  # the end of the step counts it
 
@@ -329,6 +347,7 @@ class SurvivingFit(ElasticTraining):
         arrival = self._healing.arrival
         if arrival is None:
             return True
+        self._await_room()
         self._values.take_rank()
         sender = arrival.sender
         self._transaction.arrive(arrival, self._past.agreed, self._position.step)
