@@ -7,7 +7,7 @@ from msgspec import Struct
 from sparktrain.base import formatting
 from sparktrain.cluster import driver_address, preflight, spark_facts, spark_settings, yarn_capacity
 from sparktrain.cluster.check_finding import Finding, Level, failed, of_message, passed, warned
-from sparktrain.cluster.spark_facts import Facts
+from sparktrain.cluster.spark_facts import DECOMMISSION_KEY, Facts
 from sparktrain.config.backends import Backend
 from sparktrain.config.gang_spec import GangSpec
 from sparktrain.errors import ResourceError
@@ -16,7 +16,6 @@ logger = logging.getLogger("sparktrain")
 
 PYTHON_MIB = 1024
 """Memory that the processes of one slot use with TensorFlow and Keras imported, before there is a model."""
-DECOMMISSION_KEY = "spark.decommission.enabled"
 LEAST_JAVA = 17
 """The oldest Java that Spark 4 supports."""
 

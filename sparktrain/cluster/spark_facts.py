@@ -38,6 +38,8 @@ DEFAULT_FAILURES = 4
 NOTICE_KEY = "spark.sparktrain.notice"
 """The default of `notice` for all calls on a session."""
 
+DECOMMISSION_KEY = "spark.decommission.enabled"
+
 YARN = "yarn"
 """As Spark's master."""
 
@@ -58,6 +60,7 @@ KEYS = (
     "spark.ssl.rpc.enabled",
     FAILURES_KEY,
     NOTICE_KEY,
+    DECOMMISSION_KEY,
     *driver_address.KEYS,
     *yarn_capacity.KEYS,
     *spark_settings.KEYS,

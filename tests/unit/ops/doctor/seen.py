@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from sparktrain.cluster.check_finding import Finding, Level
 from sparktrain.cluster.launch_warnings import Driver
-from sparktrain.cluster.spark_facts import Facts
+from sparktrain.cluster.spark_facts import KEYS, Facts
 from sparktrain.protocol.checkup_report import Peer, SlotReport, SlotSoftware, SlotVisit
 
 GIB = 2**30
@@ -35,7 +35,9 @@ OTHER = slot(SLOT, slot=1, executor=200, host="b", address="10.0.0.2", peers=(Pe
 
 
 def facts(master: str, **conf: str) -> Facts:
-    return Facts(master, {f"spark.{key}": value for key, value in conf.items()}, 8)
+    settings = {f"spark.{key}": value for key, value in conf.items()}
+    assert settings.keys() <= set(KEYS), "sparktrain reads no others of a session"
+    return Facts(master, settings, 8)
 
 
 def only(findings: list[Finding], check: str) -> Finding:
