@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,12 +33,21 @@ POLL_S = 0.002
 
 
 def train(folder: str, steps: int, ctx: Any) -> None:
-    """Train `steps` steps in three epochs; note the process, its steps, and a digest of all that it ends with."""
+    """Train `steps` steps; note the process, its steps, and a digest of all that it ends with."""
+    notes = Path(folder)
+    write(notes / f"pid-{ctx.rank}", str(os.getpid()))
+    digest = fit(steps, lambda step: write(notes / f"step-{ctx.rank}", f"{os.getpid()} {step}"), ctx)
+    write(notes / f"end-{ctx.rank}", digest)
+
+
+def fit(steps: int, note: Callable[[int], None], ctx: Any) -> str:
+    """Train `steps` steps in three epochs, and call `note` after each with its number.
+
+    Returns a digest of all that the member ends with: weights, optimizer, averages and the history.
+    """
     import keras
     import numpy as np
 
-    notes = Path(folder)
-    write(notes / f"pid-{ctx.rank}", str(os.getpid()))
     keras.utils.set_random_seed(7)
     rng = np.random.default_rng(3)
     x = rng.normal(size=(steps * BATCH // 3, 8)).astype("float32")
@@ -47,19 +57,17 @@ def train(folder: str, steps: int, ctx: Any) -> None:
     model = keras.Sequential([keras.Input((8,)), *hidden, layers.Dense(3)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer=ctx.distribute(keras.optimizers.Adam(0.01)), loss=loss, metrics=["accuracy"])
-    count = [0]  # no attribute of the callback: a new process continues with those of the lost one
 
     class Note(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            count[0] += 1
-            write(notes / f"step-{ctx.rank}", f"{os.getpid()} {count[0]}")
+            note(int(self.model.optimizer.iterations.numpy()))
 
     rows = ctx.shard((x, y), batch_size=BATCH // ctx.size, shuffle=True)
     history = model.fit(rows, epochs=3, verbose=0, callbacks=[*ctx.keras_callbacks(checkpoint_every=None), Note()])
     digest = hashlib.sha256(json.dumps(history.history).encode())
     for variable in (*model.variables, *model.optimizer.variables):
         digest.update(np.asarray(variable.value).tobytes())
-    write(notes / f"end-{ctx.rank}", digest.hexdigest())
+    return digest.hexdigest()
 
 
 def write(path: Path, text: str) -> None:
