@@ -117,7 +117,7 @@ test-kubernetes: kubernetes ## the tests on a Kubernetes of two nodes, which thi
 test-image: kubernetes ## conf/kubernetes/Dockerfile, built without a registry, and a gang in pods of it; as root, some minutes and 2 GB
 	$(BIN)/pytest -n 0 -m image tests/kubernetes $(ARGS)
 
-test-kueue: kubernetes kueue ## applications in a queue of Kueue, on that Kubernetes; as root, two minutes
+test-kueue: kubernetes kueue ## applications in a queue of Kueue, on that Kubernetes; as root, a minute
 	$(BIN)/pytest -n 0 -m kueue tests/kubernetes $(ARGS)
 
 record-kubernetes: kubernetes kueue ## what the API server of that Kubernetes answers, for tests without one: after a change of its version; as root
