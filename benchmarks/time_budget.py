@@ -53,7 +53,7 @@ STAGES = {
     "user code": "members",
     "result": "members",
 }
-"""The spans of a trial, in the order of its path, and process they are."""
+"""The spans of a trial, in the order of its path, and the processes that have them."""
 PROCESSES = ("driver", "agents", "zygotes", "members")
 
 
@@ -144,9 +144,9 @@ def show_sweep(case: Sweep, folder: Path) -> None:
         stage_ms[entry.stage] += entry.cpu_ns / 1e6 / case.units
     process_ms = {process: 1000 * spent[process] / case.units for process in PROCESSES}
     whole_ms = sum(process_ms.values())
-    times = [(process, stage, stage_ms[stage]) for stage, process in STAGES.items()]
+    times = [(owner, stage, stage_ms[stage]) for stage, owner in STAGES.items()]
     for process, own_ms in process_ms.items():
-        inside_ms = sum(stage_ms[stage] for stage, process in STAGES.items() if process == process)
+        inside_ms = sum(stage_ms[stage] for stage, owner in STAGES.items() if owner == process)
         times.append((process, "outside of these", own_ms - inside_ms))
     rows = [
         (*names, f"{unit_ms:.2f} ms", f"{100 * unit_ms / whole_ms:.1f} %")
