@@ -12,11 +12,10 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import count
+from functools import partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pyarrow as pa
 
@@ -26,13 +25,18 @@ from benchmarks.member_data import (
     BATCH,
     FLOATS,
     OF_ORDERED,
+    SHUFFLED,
     Rate,
+    Ways,
     cells,
     counted,
+    first_and_next,
     floats,
     images,
+    in_both_orders,
     opened,
     rate_of,
+    to_tf_rate,
     written,
 )
 from sparktrain.datasets.manifest import DataRef
@@ -47,10 +51,7 @@ TARGETS = {
     "20 floats as one tensor": 1e6,
 }
 """Rows a second."""
-SHUFFLED = ", shuffled"
 PETASTORM = "784 bytes, petastorm"
-
-Ways = dict[str, Callable[[], Rate]]
 
 
 def main() -> None:
@@ -80,44 +81,20 @@ def _ways(folder: Path, url: str, rows: int) -> Ways:
     local, remote = written(str(folder / "local"), "images", pixels), written(url, "images", pixels)
     table = written(str(folder / "local"), "floats", numbers)
     write_parquet(folder / "parquet", pixels)
-    caches = (folder / f"cache-{number}" for number in count())
+    first, following = first_and_next(folder, partial(to_tf_rate, remote, rows, feature_columns="x"))
     names = [f"f{i}" for i in range(FLOATS)]
     return {
-        **_both("784 bytes, local files", local, rows, feature_columns="x"),
+        **in_both_orders("784 bytes, local files", partial(to_tf_rate, local, rows, feature_columns="x")),
         "784 bytes, iter_batches": lambda: _iterated(local, rows),
-        **_remote(remote, caches, rows),
-        **_both("20 floats as one tensor", table, 5 * rows, feature_columns=names, stack=True),
-        **_both("20 floats as a dict", table, 5 * rows, feature_columns=names),
+        "784 bytes, HDFS the first time": first,
+        "784 bytes, HDFS, from the host's cache": following,
+        **in_both_orders(
+            "20 floats as one tensor", partial(to_tf_rate, table, 5 * rows, feature_columns=names, stack=True)
+        ),
+        **in_both_orders("20 floats as a dict", partial(to_tf_rate, table, 5 * rows, feature_columns=names)),
         "784 bytes, from_tensor_slices of arrays": _in_memory(pixels, rows),
         "784 bytes, TensorFlowOnSpark, by rows": lambda: _tfos("rows"),
         "784 bytes, TensorFlowOnSpark, by batches": lambda: _tfos("batches"),
-    }
-
-
-def _fed(ref: DataRef, rows: int, cache: Path | None = None, **options: Any) -> Rate:
-    feed = opened(ref, cache).to_tf(batch_size=BATCH, label_columns="y", **options)
-    return rate_of(rows, lambda: counted(feed))
-
-
-def _both(name: str, ref: DataRef, rows: int, **options: Any) -> Ways:
-    """In order, and shuffled."""
-    return {
-        name: lambda: _fed(ref, rows, **options),
-        name + SHUFFLED: lambda: _fed(ref, rows, shuffle=True, **options),
-    }
-
-
-def _remote(ref: DataRef, caches: Iterator[Path], rows: int) -> Ways:
-    cache = Path()
-
-    def first() -> Rate:
-        nonlocal cache
-        cache = next(caches)
-        return _fed(ref, rows, cache, feature_columns="x")
-
-    return {
-        "784 bytes, HDFS the first time": first,
-        "784 bytes, HDFS, from the host's cache": lambda: _fed(ref, rows, cache, feature_columns="x"),
     }
 
 

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -23,6 +25,8 @@ from sparktrain.training.data.training_data import TrainingData
 BATCH = 256
 OF_ORDERED = 0.95
 """The target of shuffled feeds: of the rate in order."""
+SHUFFLED = ", shuffled"
+"""The end of the name of a shuffled feed."""
 ROW_BYTES = 784
 FLOATS = 20
 SPARK_BATCH = 10_000
@@ -46,6 +50,10 @@ class Rate(Struct, frozen=True):
     def cpu_us(self) -> float:
         """CPU time of a row, in microseconds."""
         return 1e6 * self.cpu / self.rows
+
+
+Ways = dict[str, Callable[[], Rate]]
+"""What is measured, by name."""
 
 
 def images(rows: int, seed: int = 0) -> pa.Table:
@@ -101,6 +109,30 @@ def counted(feed: Any) -> int:
         return count + tf.shape(tf.nest.flatten(batch)[0], tf.int64)[0]
 
     return int(feed.reduce(tf.constant(0, tf.int64), add))
+
+
+def to_tf_rate(ref: DataRef, rows: int, cache: Path | None = None, **options: Any) -> Rate:
+    """The rate of one pass of `to_tf`, which has the labels `y`."""
+    feed = opened(ref, cache).to_tf(batch_size=BATCH, label_columns="y", **options)
+    return rate_of(rows, lambda: counted(feed))
+
+
+def in_both_orders(name: str, measure: Callable[..., Rate]) -> Ways:
+    """In order, and shuffled."""
+    return {name: measure, name + SHUFFLED: partial(measure, shuffle=True)}
+
+
+def first_and_next(folder: Path, measure: Callable[[Path], Rate]) -> tuple[Callable[[], Rate], Callable[[], Rate]]:
+    """A pass with an empty cache of the host, in `folder`, and one with the cache of the newest of these."""
+    caches = (folder / f"cache-{number}" for number in count())
+    cache = Path()
+
+    def first() -> Rate:
+        nonlocal cache
+        cache = next(caches)
+        return measure(cache)
+
+    return first, lambda: measure(cache)
 
 
 def cells(name: str, rates: list[Rate]) -> tuple[str, str, str, str]:

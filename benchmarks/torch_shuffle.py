@@ -12,11 +12,10 @@ TensorFlow and torch.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -34,13 +33,17 @@ from benchmarks.member_data import (
     FLOATS,
     OF_ORDERED,
     ROW_BYTES,
+    SHUFFLED,
     Rate,
+    Ways,
     cells,
-    counted,
+    first_and_next,
     floats,
     images,
+    in_both_orders,
     opened,
     rate_of,
+    to_tf_rate,
     written,
 )
 from benchmarks.torch_feed import tensors
@@ -53,13 +56,10 @@ from sparktrain.store.url import open_store
 
 OF_RIVALS = 1.5
 OF_SCAN = 0.9
-SHUFFLED = ", shuffled"
 TORCH, TENSORFLOW = "784 bytes, to_torch", "784 bytes, to_tf"
 TORCHDATA = "784 bytes in memory, torchdata, shuffled"
 PETASTORM = {"tensorflow": "784 bytes, petastorm for TensorFlow", "torch": "784 bytes, petastorm for torch"}
 FIRST, NEXT, SCAN = "Parquet, to_torch, the first pass", "Parquet, to_torch, the next pass", "Parquet, pyarrow.dataset"
-
-Ways = dict[str, Callable[[], Rate]]
 
 
 @dataclass(frozen=True)
@@ -99,40 +99,26 @@ def _ways(folder: Path, rows: int) -> Ways:
     write_parquet(folder / "parquet", pixels)
     files = _in_place(folder / "parquet", folder / "run")
     names = [f"f{i}" for i in range(FLOATS)]
-    caches = (folder / f"cache-{number}" for number in count())
-    cache = Path()
-
-    def first() -> Rate:
-        nonlocal cache
-        cache = next(caches)
-        return _to_torch(files, rows, cache, feature_columns="x")
-
+    first, following = first_and_next(folder, lambda cache: _to_torch(files, rows, cache, feature_columns="x"))
     return {
-        **_both(TORCH, partial(_to_torch, stored, rows, feature_columns="x")),
-        **_both(TENSORFLOW, partial(_to_tf, stored, rows, feature_columns="x")),
-        **_both(
+        **in_both_orders(TORCH, partial(_to_torch, stored, rows, feature_columns="x")),
+        **in_both_orders(TENSORFLOW, partial(to_tf_rate, stored, rows, feature_columns="x")),
+        **in_both_orders(
             "20 floats as one tensor, to_torch", partial(_to_torch, table, 5 * rows, feature_columns=names, stack=True)
         ),
-        **_both("20 floats as one tensor, to_tf", partial(_to_tf, table, 5 * rows, feature_columns=names, stack=True)),
-        **_both("20 floats as a dict, to_tf", partial(_to_tf, table, 5 * rows, feature_columns=names)),
+        **in_both_orders(
+            "20 floats as one tensor, to_tf", partial(to_tf_rate, table, 5 * rows, feature_columns=names, stack=True)
+        ),
+        **in_both_orders("20 floats as a dict, to_tf", partial(to_tf_rate, table, 5 * rows, feature_columns=names)),
         FIRST: first,
-        NEXT: lambda: _to_torch(files, rows, cache, feature_columns="x"),
+        NEXT: following,
         SCAN: lambda: rate_of(rows, lambda: sum(len(y) for _, y in _scanned(folder / "parquet"))),
     }
-
-
-def _both(name: str, measure: Callable[..., Rate]) -> Ways:
-    return {name: measure, name + SHUFFLED: partial(measure, shuffle=True)}
 
 
 def _to_torch(stored: DataRef, rows: int, cache: Path | None = None, **options: Any) -> Rate:
     batches = opened(stored, cache).to_torch(batch_size=BATCH, label_columns="y", **options)
     return rate_of(rows, lambda: sum(len(y) for _, y in batches))
-
-
-def _to_tf(stored: DataRef, rows: int, **options: Any) -> Rate:
-    feed = opened(stored).to_tf(batch_size=BATCH, label_columns="y", **options)
-    return rate_of(rows, lambda: counted(feed))
 
 
 def _in_place(files: Path, run: Path) -> DataRef:
