@@ -43,8 +43,12 @@ def executor_pods(context: Any) -> list[dict[str, Any]]:
 
 
 def _pods(context: Any) -> Any:
-    namespace = context.getConf().get(NAMESPACE_KEY, "default")
-    return _part_of_backend(context, "kubernetesClient").pods().inNamespace(namespace)
+    return _part_of_backend(context, "kubernetesClient").pods().inNamespace(_namespace(context))
+
+
+def _namespace(context: Any) -> str:
+    """Of the session's pods."""
+    return str(context.getConf().get(NAMESPACE_KEY, "default"))
 
 
 def last_state(context: Any, executor: int) -> dict[str, Any] | None:
@@ -63,11 +67,11 @@ def admissions(context: Any, groups: Iterable[str]) -> dict[str, str]:
     Blocks, in any thread.
     """
     client = _part_of_backend(context, "kubernetesClient")
-    namespace = context.getConf().get(NAMESPACE_KEY, "default")
+    workloads = f"namespaces/{_namespace(context)}/workloads"
     reports = {}
     for group in groups:
         try:
-            paths = (f"/apis/{KUEUE}/{version}/namespaces/{namespace}/workloads/{group}" for version in _VERSIONS)
+            paths = (f"/apis/{KUEUE}/{version}/{workloads}/{group}" for version in _VERSIONS)
             answer = next(filter(None, map(client.raw, paths)), "{}")  # none where it does not exist
         except Exception as error:  # Py4J's, for any exception of Java
             logger.debug("what Kueue reports of %s is not known: %s: %s", group, type(error).__name__, error)
