@@ -3,10 +3,11 @@
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from sparktrain.base.clock import Clock, SystemClock
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster.executor_loss import lost_executor, silent_node, with_pod
 from sparktrain.cluster.kubernetes_api import NAMESPACE_KEY, as_json
 from sparktrain.cluster.kubernetes_log import log_rarely, logged
@@ -26,6 +27,9 @@ RETRY_S = 30.0
 """After an answer that failed, the time until the next request for the nodes of pods: agents wait for it."""
 SILENT_S = 5.0
 """Interval at which the API server is asked for silent nodes, while lost agents have no reason."""
+
+Places = Callable[[Iterable[int]], dict[int, tuple[str, str]]]
+"""Executor and host of the tasks of stages that Spark counts among those that run, by task id."""
 
 logger = logging.getLogger("sparktrain")
 
@@ -124,27 +128,30 @@ class SilentNodes:
     on the node ends by itself with the lease of its agent.
     """
 
-    def __init__(self, context: Any, clock: Clock | None = None) -> None:
+    def __init__(self, context: Any, places: Places, clock: Clock | None = None) -> None:
         self._context = context
+        self._places = places
         self._clock = clock or SystemClock()
         self._next_at = 0.0
 
-    def __call__(self, executors: Mapping[int, str]) -> dict[int, str]:
-        """The messages for lost tasks in pods that were deleted now. `executors` are those of lost tasks, by task id.
+    def __call__(self, tasks: Collection[SparkTask]) -> dict[int, str]:
+        """The messages for lost tasks in pods that this call deletes, by task id.
 
         Blocks for a moment, and asks at most once in `SILENT_S`; never raises.
         """
         messages: dict[int, str] = {}
-        if not executors or self._clock.now() < self._next_at:
+        if not tasks or self._clock.now() < self._next_at:
             return messages
         self._next_at = self._clock.now() + SILENT_S
         try:
+            places = self._places({task.stage for task in tasks})
             pods = on_silent_nodes(executor_pods(self._context))
-            for task, executor in executors.items():
+            for task in tasks:
+                executor, _ = places.get(task.id, ("", ""))
                 if (pod := pods.get(executor)) is not None:
                     # Another task of the same pod may have deleted it: then there is nothing to delete.
                     _pods(self._context).withName(pod["metadata"]["name"]).withGracePeriod(0).delete()
-                    messages[task] = silent_node(pod["spec"]["nodeName"])
+                    messages[task.id] = silent_node(pod["spec"]["nodeName"])
         except Exception as error:  # as in `PodOutlook`
             logger.info("which nodes are silent is not known: %s: %s", type(error).__name__, error)
         return messages

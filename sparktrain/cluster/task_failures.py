@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sparktrain.base.ids import SparkTask
@@ -111,23 +112,13 @@ def loss_reasons(session: "SparkSession", facts: Facts) -> TaskFailures | None:
 
 def _pod_losses(context: Any, failures: TaskFailures) -> TaskFailures:
     pods = kubernetes_client.LostPods(context)
-    silent_nodes = kubernetes_client.SilentNodes(context)
+    silent_nodes = kubernetes_client.SilentNodes(context, partial(running_places, context))
 
     def reasons(tasks: Collection[SparkTask]) -> dict[int, str]:
         failed = {task: pods(message) for task, message in failures(tasks).items()}
-        return failed | silent_nodes(_executors(context, [task for task in tasks if task.id not in failed]))
+        return failed | silent_nodes([task for task in tasks if task.id not in failed])
 
     return reasons
-
-
-def _executors(context: Any, tasks: Collection[SparkTask]) -> dict[int, str]:
-    """The executors of those of the tasks that run, as far as Spark knows."""
-    try:
-        places = running_places(context, {task.stage for task in tasks})
-    except Exception as error:  # as in `_failed`
-        logger.info("where lost agents were is not known: %s: %s", type(error).__name__, error)
-        return {}
-    return {task.id: places[task.id][0] for task in tasks if task.id in places}
 
 
 def start_outlook(session: "SparkSession", facts: Facts, agents: int) -> Callable[[], str]:

@@ -1,12 +1,15 @@
 """What executors' pods wait for, their nodes, and why they end, by recorded answers of a real API server."""
 
 import json
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from sparktrain.base.ids import SparkTask
 from sparktrain.cluster import kubernetes_client
 from sparktrain.cluster.executor_loss import explain_failure
 from sparktrain.cluster.kubernetes_client import (
@@ -19,6 +22,7 @@ from sparktrain.cluster.kubernetes_client import (
     admissions,
 )
 from sparktrain.cluster.kubernetes_pods import admission, held_groups, on_silent_nodes, waiting
+from sparktrain.cluster.task_failures import running_places
 from sparktrain.state.outcome import Loss
 from tests.unit.clocks import InstantClock
 
@@ -196,12 +200,20 @@ class Silence:
         self.clock = InstantClock()
         self.deleted: list[str] = []
         self.requests = 0
+        self.looks = 0
+        """How often Spark was asked for the executors of tasks."""
         ready = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady")]
         running = {**placed("node", "9", "node-b"), "status": {"phase": "Running", "conditions": ready}}
         self.pods = [placed("node", "7", "node-a"), placed("node", "8", "node-a"), running]
         monkeypatch.setattr(kubernetes_client, "executor_pods", lambda context: self.list())
         monkeypatch.setattr(kubernetes_client, "_pods", lambda context: self)
-        self.silent_nodes = SilentNodes(None, self.clock)
+        self.silent_nodes = SilentNodes(None, self.places, self.clock)
+
+    def places(self, stages: Iterable[int]) -> dict[int, tuple[str, str]]:
+        """Task 70 runs in executor 7, and so on; stage 1 has all of them."""
+        self.looks += 1
+        assert set(stages) == {1}
+        return {10 * number: (str(number), "198.18.0.9") for number in (7, 8, 9)}
 
     def list(self) -> list[dict[str, Any]]:
         self.requests += 1
@@ -217,25 +229,25 @@ class Silence:
 
 def test_pods_of_lost_agents_on_a_silent_node_are_deleted_and_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     silence = Silence(monkeypatch)
-    messages = silence.silent_nodes({70: "7", 90: "9"})
+    messages = silence.silent_nodes([SparkTask(1, 70), SparkTask(1, 90), SparkTask(1, 100)])
     assert silence.deleted == ["pod-7"], "executor 8 has no lost agent, and the node of executor 9 answers"
     [(task, message)] = messages.items()
     assert (task, explain_failure(message)[0]) == (70, Loss.NODE)
 
 
-def test_the_api_server_is_asked_for_silent_nodes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_and_the_api_server_are_asked_for_silent_nodes_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     silence = Silence(monkeypatch)
     for _ in range(3):
-        silence.silent_nodes({90: "9"})
-    assert silence.requests == 1
+        silence.silent_nodes([SparkTask(1, 90)])
+    assert (silence.looks, silence.requests) == (1, 1)
     silence.clock.pause(SILENT_S)
-    silence.silent_nodes({})
-    assert silence.requests == 1, "no agent is lost"
-    silence.silent_nodes({90: "9"})
-    assert silence.requests == 2
+    silence.silent_nodes([])
+    assert (silence.looks, silence.requests) == (1, 1), "no agent is lost"
+    silence.silent_nodes([SparkTask(1, 90)])
+    assert (silence.looks, silence.requests) == (2, 2)
 
 
 def test_an_error_of_the_client_ends_no_search_for_reasons() -> None:
     context = MagicMock()
     context._jsc.sc.side_effect = RuntimeError("the session is stopped")
-    assert SilentNodes(context)({70: "7"}) == {}
+    assert SilentNodes(context, partial(running_places, context))([SparkTask(1, 70)]) == {}
