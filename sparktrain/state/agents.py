@@ -88,6 +88,7 @@ class Agents:
     def __init__(self, lease_s: float) -> None:
         self._leases = Leases(lease_s)
         self._all: dict[AgentId, AgentState] = {}
+        self._joined_at: dict[AgentId, float] = {}
         self._idle: dict[RunId | None, dict[AgentId, None]] = {}
         self._idle_with_gpus: dict[RunId | None, dict[AgentId, None]] = {}
         """Those of `_idle` that have GPUs, in the same order."""
@@ -124,6 +125,11 @@ class Agents:
     def free(self, run: RunId | None) -> list[AgentState]:
         """The agents of a run that have no member, those that have been free for longest first; None: of no run."""
         return [self._all[agent] for agent in self._free.get(run, ())]
+
+    def starting(self, run: RunId, since: float) -> list[AgentState]:
+        """The agents of a run that have joined after `since`, and can start no member yet."""
+        preparing = [agent for agent in self.free(run) if agent.status is AgentStatus.PREPARING]
+        return [agent for agent in preparing if self._joined_at[agent.id] > since]
 
     def newest_free(self, run: RunId | None) -> Iterable[AgentState]:
         """As `free`, those that have been free for the shortest time first; none of them before it is asked for."""
@@ -171,6 +177,7 @@ class Agents:
     def join(self, agent: AgentState, at: float) -> None:
         """Add an agent that is not idle yet; its lease starts."""
         self._all[agent.id] = agent
+        self._joined_at[agent.id] = at
         self._free.setdefault(agent.run, {})[agent.id] = None
         self._leases.renew(agent.id, at)
 
@@ -213,6 +220,7 @@ class Agents:
         agent = self._all.pop(agent_id, None)
         if agent is None:
             return None
+        del self._joined_at[agent_id]
         self._not_idle(agent)
         self._released.pop(agent_id, None)
         self._arrived.pop(agent_id, None)

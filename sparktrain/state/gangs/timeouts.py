@@ -5,6 +5,9 @@ AGENT_S = 5.0
 REPLACEMENT_S = 30.0
 """How long a lost member that may move waits for any agent, and a gang that may shrink for all: a cluster takes about
 so long to replace an executor."""
+START_S = 60.0
+"""From the time at which an agent joins until it has started: so long a drained member trains on, to move there. An
+import of TensorFlow takes 5 to 20 s of it."""
 END_S = 15.0
 """Until a member that was stopped must have ended; then its agent counts as lost."""
 LEFT_S = 60.0

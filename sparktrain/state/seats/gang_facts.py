@@ -7,9 +7,10 @@ from typing import NamedTuple
 from sparktrain.base.ids import Rank
 from sparktrain.config.gang_spec import Role
 from sparktrain.state.agents import Agents, AgentState
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.gangs.gang import Gang
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemorySnapshot
-from sparktrain.state.prospects import idle
+from sparktrain.state.prospects import able, idle
 from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.sweep import Sweep
 
@@ -55,6 +56,11 @@ class GangFacts:
     def idle(self) -> list[AgentState]:
         """Agents that may get a member now, longest idle first."""
         return idle(self.run.agents, self.sweep, self.at)
+
+    @cached_property
+    def starting(self) -> list[AgentState]:
+        """Agents that have joined just now, and may get a member once they have started."""
+        return able(self.run.agents.starting(self.sweep.run, self.at - timeouts.START_S), self.sweep)
 
     # ---- what they can do
 

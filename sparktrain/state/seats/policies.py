@@ -77,7 +77,7 @@ def drained(facts: GangFacts) -> SeatChange | None:
     if gang.handovers.current is not None or not facts.drained or not is_steady(gang, facts.sweep):
         return None
     move = _prepared(facts, leaving(facts))
-    if move is not None or gang.stop.pauses(facts.at) or _is_settling(facts):
+    if move is not None or gang.stop.pauses(facts.at) or _may_soon_move(facts):
         return move
     # Without a copy that outlasts the drain the chief is asked for a checkpoint, where all have to leave. Else the gang
     # ends at its next one, if any, or moves once its members have taken a snapshot in memory.
@@ -172,11 +172,19 @@ def _prepared(facts: GangFacts, change: SeatChange) -> SeatChange | None:
     return None if agent is None else replace(change, agent=agent)
 
 
+def _may_soon_move(facts: GangFacts) -> bool:
+    """The ring can soon change, and all members train until then."""
+    # Should the agents be lost before one has started, the ring heals if half of its members keep their processes.
+    heals = 2 * len(facts.drained) <= len(facts.gang.ranks)
+    has_agent = bool(facts.idle or (heals and facts.starting))
+    return has_agent and (_is_settling(facts) or facts.may_move(facts.drained[0]))
+
+
 def _is_settling(facts: GangFacts) -> bool:
-    """The members have changed their ring just now, and can soon do so again for an agent that is idle."""
+    """The members have changed their ring just now, and can soon do so again."""
     handovers = facts.gang.handovers
     if handovers.changed_at is None or facts.at >= handovers.changed_at + timeouts.SETTLE_S:
         return False
     # Those that are not new declare it still; a loop that keeps its size never does.
     able = 0 < len(facts.gang.attendance.moves) < len(facts.gang.ranks)
-    return able and not handovers.failures and bool(facts.idle)
+    return able and not handovers.failures

@@ -65,7 +65,7 @@ class Situation:
 
     def _do(self, what: str, *names: str) -> None:
         world = self.world
-        if what in ("join", "wait", "drain", "keep", "takeover", "offer", "preempt", "stop"):
+        if what in ("join", "start", "wait", "drain", "keep", "takeover", "offer", "preempt", "stop"):
             getattr(self, what)(*names)
         elif what in ("hold", "pause"):
             step = world.written = world.written + STEP + 1
@@ -89,6 +89,8 @@ class Situation:
     def _do_to(self, agent: AgentId, what: str) -> None:
         world = self.world
         match what:
+            case "started":
+                world.receive(agent, m.Ready(RUN))
             case "lose":
                 world.lose(agent)
             case "notice":
@@ -128,6 +130,10 @@ class Situation:
         """An agent joins: on a host of its own, or on that of its letter."""
         self.world.join(name, name[0] if self._named_hosts else name, int(name[1:]))
 
+    def start(self, name: str) -> None:
+        """An agent joins, on a host of its own, and starts."""
+        self.world.feed(on.AgentJoined(self.world.at, AgentId(name), int(name[1:]), name))
+
     def declare(self, agents: Iterable[AgentId]) -> None:
         """The members can change their ring, as far as all members can."""
         for agent in agents:
@@ -144,11 +150,11 @@ class Situation:
 
     def drain(self, name: str) -> None:
         """A user drains the host of a member or agent."""
-        self.world.drain(self.host_of(name), request=f"{self._begin_at}")
+        self.world.drain(self.host_of(name), request=f"{self._begin_at} {name}")
 
     def keep(self, name: str) -> None:
         """The user cancels that."""
-        self.world.drain(self.host_of(name), request=f"{self._begin_at}", cancels=True)
+        self.world.drain(self.host_of(name), request=f"{self._begin_at} back {name}", cancels=True)
 
     def host_of(self, name: str) -> str:
         [agent] = self.agents([name])

@@ -259,6 +259,25 @@ the chief moves as others do
     join a3, hold, drain 0, ready a3, leave 0 => 0 form ring 1 of a3 a1 a2
 an agent has notice
     join a3, hold, notice 1 => 1@a3 is prepared
+an agent starts: all train until then
+    start a3, hold, drain 1 => nothing
+it has started
+    start a3, hold, drain 1, started a3, wait 0.1 => 1@a3 is prepared
+it does not start in time
+    start a3, hold, drain 1, wait 59, wait 2 => 0 1 2 pause
+it is nearly late
+    start a3, hold, drain 1, wait 59 => nothing
+an agent starts on a drained host
+    start a3, hold, drain a3, drain 1 => 0 1 2 pause
+without half of its members the ring would not heal
+    start a3, hold, drain 1, drain 2 => 0 1 2 pause
+it would with half of them | size 4
+    start a4, hold, drain 1, drain 2 => nothing
+the ring cannot change for an agent that starts
+    start a3, hold, declare heals, drain 1 => 0 1 2 pause
+the ring has just changed, and an agent starts | size 4
+    join a4, start a5, hold, drain 1, drain 2, ready a4, leave 1, lost a1, meet 0 2 3, arrive 1, wait 19
+        => drain complete
 no agent is idle: all pause in memory
     hold, drain 1 => 0 1 2 pause
 all have paused
