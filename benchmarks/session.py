@@ -12,8 +12,12 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from sparktrain.state.agents import AgentState, AgentStatus
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from sparktrain import Pool
 
 MASTER = "local-cluster[2,1,2048]"
 SLOTS = 2
@@ -45,6 +49,13 @@ def session(conf: Mapping[str, str] | None = None, master: str = MASTER) -> "Ite
 def quiet(runs: str) -> dict[str, Any]:
     """Options of one call of `sweep()`: a run directory below `runs`, and no progress."""
     return {"dir": runs, "name": uuid4().hex, "progress": False}
+
+
+def idle_agents(pool: "Pool") -> list[AgentState]:
+    """The agents of a pool that can start a member at once."""
+    coordinator = pool._agents._coordinator
+    assert coordinator is not None
+    return [agent for agent in coordinator._machine.agents.all() if agent.status is AgentStatus.IDLE]
 
 
 def stage(spark: "SparkSession", tasks: int, function: Callable[[int], Mapping[str, float]]) -> list[dict[str, Any]]:

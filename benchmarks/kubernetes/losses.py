@@ -133,12 +133,13 @@ class Striker:
 
     def _may_strike(self) -> bool:
         steps = self._steps()
-        names = {pod["metadata"]["name"] for pod in self.agents()}
+        addresses = {pod["metadata"]["name"]: pod["status"]["podIP"] for pod in self.agents()}
+        idle = (self._folder / "idle").read_text().split()
         return (
             len(steps) == SIZE
-            and all(step["step"] < LAST * STEPS and step["pod"] in names for step in steps.values())
+            and all(step["step"] < LAST * STEPS and step["pod"] in addresses for step in steps.values())
             and all(time.time() - step["at"] < 1.0 for step in steps.values())
-            and len(names) > SIZE
+            and not set(addresses.values()).isdisjoint(idle)
         )
 
     def _has_moved(self, before: dict[int, dict[str, Any]], rank: int) -> bool:

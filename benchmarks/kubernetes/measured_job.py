@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import sparktrain as st
-from benchmarks.session import quiet
+from benchmarks.session import idle_agents, quiet
 from tests.faults.leaving import leave
 from tests.faults.test_draining import agent_of, started
 from tests.support.processes import wait_until
@@ -71,7 +71,7 @@ def loss(pool: st.Pool, folder: Path, kind: str) -> dict[str, float]:
     """Seconds from the loss of a member to the next step of all, and steps that were repeated or lost."""
     folder.mkdir()
     folder.chmod(0o777)
-    wait_until(lambda: idle(pool) == AGENTS, AGENTS_TIMEOUT_S, f"{AGENTS} agents wait for a gang")
+    wait_until(lambda: len(idle_agents(pool)) == AGENTS, AGENTS_TIMEOUT_S, f"{AGENTS} agents wait for a gang")
 
     def strike() -> None:
         started(folder)
@@ -94,13 +94,6 @@ def loss(pool: st.Pool, folder: Path, kind: str) -> dict[str, float]:
     pauses = [(later[0] - earlier[0], later[0]) for earlier, later in pairwise(steps) if later[0] > struck_at]
     repeated = len(steps) - len({number for _, number in steps})
     return {"s": max(pauses)[1] - struck_at, "repeated": repeated, "healed": float(bool(restart.healed))}
-
-
-def idle(pool: st.Pool) -> int:
-    """The agents that wait for work."""
-    coordinator = pool._agents._coordinator
-    assert coordinator is not None
-    return sum(agent.member is None for agent in coordinator._machine.agents.all())
 
 
 def main() -> None:

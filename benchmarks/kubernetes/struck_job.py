@@ -1,6 +1,7 @@
 """The Spark job of `benchmarks.kubernetes.losses`: sweeps and gangs, while their pods are killed, until that ends it.
 
-It does what the file `phase` names, round after round, and adds what came out of each round to `rounds.jsonl`.
+It does what the file `phase` names, round after round, and adds what came out of each round to `rounds.jsonl`. The file
+`idle` has the addresses of the pods with an idle agent.
 """
 
 import json
@@ -8,7 +9,10 @@ import logging
 import os
 import socket
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ from pyspark.sql import SparkSession
 
 import sparktrain as st
 from benchmarks.healing_kills import fit, write
+from benchmarks.session import idle_agents
 
 AGENTS = 4
 TRIALS = 40
@@ -23,6 +28,7 @@ WORK_S = 0.3
 STEPS = 1500
 STEP_S = 0.03
 SIZE = 2
+LOOK_S = 0.1
 PRELOADS: dict[str, list[str]] = {"sweeps": [], "gangs": ["tensorflow", "keras", "horovod.tensorflow"]}
 
 
@@ -73,6 +79,24 @@ def trained(pool: st.Pool, folder: Path, expected: list[str], step_s: float = ST
     return {**counts, "wrong": int(ends != (expected or ends)), "restarts": causes(result.restarts), "ends": ends}
 
 
+@contextmanager
+def idle_noted(pool: st.Pool, path: Path) -> Iterator[None]:
+    """Meanwhile a thread writes where an agent is idle."""
+    is_over = threading.Event()
+
+    def note() -> None:
+        while not is_over.wait(LOOK_S):
+            write(path, " ".join(agent.address for agent in idle_agents(pool)))
+
+    thread = threading.Thread(target=note)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
 def options(folder: Path) -> dict[str, Any]:
     """Those of each call: its directory is FOLDER/runs/run."""
     return {"dir": str(folder / "runs"), "name": "run", "progress": False}
@@ -92,7 +116,10 @@ def main() -> None:
     spark = SparkSession.builder.getOrCreate()
     number = 0
     while (phase := (folder / "phase").read_text()) != "end":
-        with st.pool(spark, agents=AGENTS, preload=PRELOADS[phase]) as pool:
+        with (
+            st.pool(spark, agents=AGENTS, preload=PRELOADS[phase]) as pool,
+            idle_noted(pool, folder / "idle"),
+        ):
             expected: list[str] = []
             if phase == "gangs":
                 expected = trained(pool, made(folder / "undisturbed"), [], 0.0)["ends"]
