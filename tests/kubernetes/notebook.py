@@ -13,6 +13,10 @@ if __name__ == "__main__":
     master = conf.pop("spark.master")
     with st.session(master, conf):
         space = {"x": [0, 1], "folder": [str(folder)]}
+        try:
+            st.submit(held, space, metric="y", dir=f"file://{folder}/runs", name="submitted")
+        except st.SpecError as error:
+            print(error)
         print(
             st.sweep(held, space, metric="y", mode="max", backend="none", preload=[], dir=folder / "runs", name="held")
         )

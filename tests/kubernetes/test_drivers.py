@@ -49,6 +49,8 @@ def test_a_notebook_in_a_pod_trains_without_a_service(kubernetes: Kubernetes) ->
         kubernetes.delete_pod("notebook", grace_s=0)
     assert phase == "Succeeded", printed
     assert "held: succeeded. 2 trials" in printed
+    assert "bring the job with `sparktrain submit --deploy-mode cluster`" in printed
+    assert not (folder / "runs" / "submitted").exists()
     hosts = {path.name.partition("-")[2].partition("-")[2] for path in folder.glob("start-*")}
     assert all("-exec-" in host for host in hosts), "trained in pods of executors"
 

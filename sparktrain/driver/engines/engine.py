@@ -196,7 +196,8 @@ class Engine(ABC):
     def application_settings(self) -> dict[str, str] | None:
         """Spark's whole configuration, perhaps with secrets, where YARN can run another application as this one.
 
-        None elsewhere. Blocks on the session.
+        None elsewhere. Blocks on the session. Raises SpecError where a run that should outlive this process cannot, and
+        another way is there.
         """
         return None
 

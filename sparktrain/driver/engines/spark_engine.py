@@ -31,7 +31,7 @@ from sparktrain.driver.data.run_data import check_sessions
 from sparktrain.driver.engines.engine import Engine, JobEnd, OnBatchEnd
 from sparktrain.driver.spark_job import AgentJob, ScoutJob, refused_s, without_gpus
 from sparktrain.driver.submitted_jobs.command import MODE_KEY
-from sparktrain.errors import JoinTimeoutError, SessionError
+from sparktrain.errors import JoinTimeoutError, SessionError, SpecError
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.protocol.ticket import AgentTicket
 
@@ -43,6 +43,11 @@ _EXECUTORS_END = (
     "(spark.executor.maxNumFailures), and its log has these; with "
     "spark.kubernetes.executor.deleteOnTermination=false pods of executors stay, and kubectl logs prints why they end, "
     "such as a user without a line in /etc/passwd"
+)
+_ENDS_WITH_THIS = (
+    "submit() with a session on Kubernetes: Spark ends its application, and the run with it, when this process ends; "
+    "bring the job with `sparktrain submit --deploy-mode cluster`, or submit it to a Spark Connect server in a pod "
+    "(conf/kubernetes/connect.yaml). A run that may end with this process starts with sweep(), run() or launch()"
 )
 
 
@@ -177,10 +182,14 @@ class SparkEngine(Engine):
 
     def application_settings(self) -> dict[str, str] | None:
         """See base class: a session in client mode, because a container may have no spark-submit."""
-        if self._facts.connect or self._facts.master != spark_facts.YARN:
+        if self._facts.connect or not (self._facts.on_kubernetes or self._facts.master == spark_facts.YARN):
             return None
         settings = dict(self._session.sparkContext.getConf().getAll())
-        return settings if settings.get(MODE_KEY, "client") == "client" else None
+        if settings.get(MODE_KEY, "client") != "client":
+            return None
+        if self._facts.on_kubernetes:
+            raise SpecError(_ENDS_WITH_THIS)
+        return settings
 
     def connect_server(self) -> ConnectServer | None:
         """See base class."""
