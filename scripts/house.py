@@ -154,7 +154,7 @@ FIGURES = {
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=449, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=461, goal=400),
-    "lines": Figure(name="lines of source", bound=126_116, goal=85_300),
+    "lines": Figure(name="lines of source", bound=126_147, goal=85_300),
 }
 
 

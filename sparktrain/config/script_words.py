@@ -14,6 +14,8 @@ FORM = "--NAME VALUE"
 _BY_FUNCTION = re.compile(r"^\s*(?:import|from)\s.*\b(?:typer|click|cyclopts|fire)\b", re.M)
 """Libraries that make options of the parameters of functions, with dashes for underscores."""
 
+_TYPE_CHECKING = re.compile(r"(?:\w+\.)?TYPE_CHECKING")
+
 
 class ScriptCall(Struct, frozen=True):
     """A script and how it is called, but for the parameters of a trial."""
@@ -93,4 +95,8 @@ def is_script(source: bytes) -> bool:
 
 
 def _is_import_guard(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Try) and all(isinstance(part, ast.Import | ast.ImportFrom) for part in node.body)
+    if not isinstance(node, ast.Try | ast.If):
+        return False
+    is_of_types = isinstance(node, ast.If) and _TYPE_CHECKING.fullmatch(ast.unparse(node.test)) is not None
+    parts = node.orelse if is_of_types else [*node.body, *node.orelse]
+    return all(isinstance(part, ast.Import | ast.ImportFrom) for part in parts)

@@ -1,11 +1,11 @@
-"""When failed trials end their run: the first ones all alike, or too many in all. Pure."""
+"""When failed trials end their run: the first ones all alike, too many in all, or refused arguments. Pure."""
 
 import re
 from collections.abc import Sequence
 
 from sparktrain.base.ids import TrialId
 from sparktrain.state.events import RunLimits
-from sparktrain.state.outcome import LACKS_METRIC, Failure, FailureKind
+from sparktrain.state.outcome import LACKS_METRIC, REFUSES_ARGUMENTS, Failure, FailureKind
 from sparktrain.state.trial import Trial, TrialStatus
 
 _OF_VALUES = frozenset({FailureKind.MEMORY, FailureKind.TIMEOUT, FailureKind.HANG, FailureKind.CHECKPOINT})
@@ -73,6 +73,10 @@ class Failures:
             trials_text = f"{self._count} trial{'s' * (self._count > 1)}"
             return f"{trials_text} failed (max_failures={most}), the last with: {last.summary}"
         first = [failure for failure in self._first.values() if failure is not None]
-        if self.succeeded or limits.alike_failures is None or len(first) < limits.alike_failures or not alike(first):
+        if self.succeeded or limits.alike_failures is None:
+            return ""
+        if REFUSES_ARGUMENTS in last.summary:  # all trials have the same options
+            return f"a first trial failed with: {last.summary}"
+        if len(first) < limits.alike_failures or not alike(first):
             return ""
         return f"the first {len(first)} trials failed alike, with: {first[0].summary}"

@@ -9,6 +9,9 @@ DRIVER_LOST = "the driver was lost, or stopped the run"
 LACKS_METRIC = "the result lacks metric"
 """How a failure of the kind `metric` starts when the function did not return the metric."""
 
+REFUSES_ARGUMENTS = "the script's parser refuses its arguments"
+"""In a failure: the parser of a script did so, before the script reported anything."""
+
 
 class FailureKind(StrEnum):
     """Why a member failed. The value is the word in `results.json`."""

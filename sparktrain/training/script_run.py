@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.base.threads import spawn
 from sparktrain.config.script_words import ScriptCall, words_of
 from sparktrain.errors import UserError
+from sparktrain.state.outcome import REFUSES_ARGUMENTS
 
 if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 """Interval at which a pattern is searched in what the script has printed since."""
 _TAIL_BYTES = 4096
+_REFUSED = 2
+"""The exit code of argparse, click and typer for arguments that they refuse, after a line with their usage."""
 _FRAME = " \t│|"
 """Around the lines of an error that Rich prints."""
 
@@ -36,6 +39,12 @@ def run_script(module: str, arguments: Sequence[str], path: str) -> None:
     `path` is that of the script as the user wrote it, absolute; empty for a module that Python runs by `-m`. Blocks
     until the script ends. Raises UserError for another exit code than 0, and what the script raises.
     """
+    if code := _exit_code(module, arguments, path):
+        raise UserError(f"the script has called sys.exit({code!r})")
+
+
+def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
+    """What the script passes to `sys.exit`; None where it ends by itself."""
     sys.argv[:] = [path, *arguments]
     try:
         if path:
@@ -43,8 +52,8 @@ def run_script(module: str, arguments: Sequence[str], path: str) -> None:
         else:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        if end.code not in (None, 0):
-            raise UserError(f"the script has called sys.exit({end.code!r})") from None
+        return end.code
+    return None
 
 
 def _run_file(module: str, path: str) -> None:
@@ -75,16 +84,16 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     print(f"[sparktrain] {shlex.join([call.path, *arguments])}", flush=True)
     follower = _OutputFollower(ctx, call.metric_from) if call.metric_from and ctx.rank == 0 else None
     try:
-        run_script(call.module, arguments, call.path)
+        code = _exit_code(call.module, arguments, call.path)
     except FileNotFoundError as error:
         if (local_file := _where_called(call, error)) is None:
             raise
         raise UserError(f"{error}: each trial has a working directory of its own, so name {local_file}") from error
-    except UserError as error:
-        raise UserError(f"{error}; it printed last: {_last_line(_log_of(ctx))}") from None
     finally:
         if follower is not None:
             follower.end()
+    if code:
+        raise UserError(_of_exit(code, _last_lines(_log_of(ctx)), has_reported=bool(ctx.reported)))
     metrics = dict(ctx.reported)
     if call.metric_file and ctx.rank == 0:
         metrics |= _of_file(call.metric_file)
@@ -136,14 +145,23 @@ def _log_of(ctx: "TrainContext") -> Path:
     return Path(ctx.log_dir).parent / "log.txt"
 
 
-def _last_line(log: Path) -> str:
-    """The last line of a log with a word: there parsers name the argument that they refuse, some within a frame."""
+def _of_exit(code: Any, lines: Sequence[str], *, has_reported: bool) -> str:
+    """What the script has done, and its last line: there parsers name the argument that they refuse."""
+    last = lines[-1] if lines else "nothing"
+    start = next((index for index in reversed(range(len(lines))) if lines[index].lower().startswith("usage:")), None)
+    if code != _REFUSED or start is None or has_reported:
+        return f"the script has called sys.exit({code!r}); it printed last: {last}"
+    return f"{REFUSES_ARGUMENTS}; it printed last: {last}; {' '.join(lines[start:-1])}"
+
+
+def _last_lines(log: Path) -> list[str]:
+    """The last lines of a log that have a word, some of them within a frame."""
     sys.stdout.flush()
     sys.stderr.flush()
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    return next((line.strip(_FRAME) for line in reversed(lines) if any(map(str.isalnum, line))), "nothing")
+    return [line.strip(_FRAME) for line in lines if any(map(str.isalnum, line))]
 
 
 class _OutputFollower:

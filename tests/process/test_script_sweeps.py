@@ -147,6 +147,7 @@ def test_a_script_resumes_from_its_checkpoint_after_a_kill() -> None:
     [
         ("sparktrain.report(other=1)", ["without the metric 'loss'", "sparktrain.report(loss=...)", "--metric-from"]),
         ("sys.exit('no data')", ["sys.exit('no data')"]),
+        ("print('no data'); sys.exit(1)", ["sys.exit(1)", "printed last: no data"]),
         ("print('bad value', file=sys.stderr); sys.exit(2)", ["sys.exit(2)", "printed last: bad value"]),
         ("raise RuntimeError('broken')", ["RuntimeError: broken"]),
         ("input()", ["EOFError"]),
@@ -167,6 +168,43 @@ def test_a_parser_that_refuses_a_value_has_its_own_words_in_the_error(tmp_path: 
     error = result.trials[0].error
     assert error is not None
     assert "argument --lr: invalid float value: 'high'" in error.summary
+
+
+def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    Path("unknown_script.py").write_text(ARGPARSE + "# other")
+    call = {"metric": "loss", "mode": "min", "spark": st.local(slots=1), "dir": "runs", "progress": False}
+    space = {"lr": [1.0, 2.0, 3.0], "other": [1]}
+    result = st.sweep(st.script("unknown_script.py"), space, name="run", **call)
+    assert result.status == "failed"
+    assert "usage: unknown_script.py [-h] --lr LR" in str(result.reason)
+    assert "unrecognized arguments: --other 1" in str(result.reason)
+    assert [trial.status for trial in result.trials].count("failed") == 1
+    assert not list(Path("runs/run/trials").glob("000[12]"))
+    kept = st.sweep(st.script("unknown_script.py"), space, name="all", max_failures=None, **call)
+    assert [trial.status for trial in kept.trials] == ["failed"] * 3
+
+
+def test_a_script_that_ends_like_a_parser_after_a_report_fails_its_own_trial_alone() -> None:
+    body = "sparktrain.report(loss=1); print('usage: none', file=sys.stderr); sys.exit(2)"
+    result = sweep("reporting_script", ENDS.format(body=body), space={"lr": [1.0, 2.0]})
+    assert [trial.status for trial in result.trials] == ["failed", "failed"]
+
+
+def test_a_script_that_forks_reports_from_its_own_process_alone() -> None:
+    body = """
+import os
+child = os.fork()
+if not child:
+    try:
+        sparktrain.report(loss=2)
+    except RuntimeError as error:
+        os._exit(0 if "belongs to process" in str(error) else 1)
+    os._exit(2)
+sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
+"""
+    result = sweep("forking_script", ENDS.format(body=body), space={"lr": [1.0]})
+    assert result.trials[0].metrics == {"loss": 1.0, "child": 0.0}
 
 
 def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_starts(tmp_path: Path) -> None:

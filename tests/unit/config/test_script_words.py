@@ -81,6 +81,11 @@ def test_a_name_is_a_word_of_the_source(source: str, is_named: bool) -> None:
         ("def train(lr):\n    return lr", False),
         ("try:\n    import torch\nexcept ImportError:\n    torch = None\nX = 3\ndef train(): ...", False),
         ("def f(:", False),
+        ("if TYPE_CHECKING:\n    Table = dict\ndef train(): ...", False),
+        ("import typing as t\nif t.TYPE_CHECKING:\n    import torch", False),
+        ("if sys.version_info >= (3, 12):\n    import tomllib\nelse:\n    import tomli", False),
+        ("if not TYPE_CHECKING:\n    main()", True),
+        ("if TYPE_CHECKING:\n    import torch\nelse:\n    main()", True),
     ],
 )
 def test_a_script_does_something_when_it_is_run(source: str, answer: bool) -> None:
