@@ -6,13 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.kubernetes import Kubernetes, submission
+from tests.support.kubernetes import GPU, Kubernetes, submission
 from tests.support.kubernetes.cluster import ROLE
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.timeout(300)]
 
 PROGRAM = Path(__file__).with_name("pod_doctor.py")
 END_S = 200.0
+GPUS = {
+    "spark.executor.resource.gpu.amount": "1",
+    "spark.executor.resource.gpu.vendor": GPU.partition("/")[0],
+    "spark.executor.resource.gpu.discoveryScript": str(Path(__file__).parents[2] / "conf" / "gpu-discovery.sh"),
+    "spark.executorEnv.SPARKTRAIN_GPU_ADDRESSES": "0",
+    "spark.task.resource.gpu.amount": "1",
+}
+"""A GPU of Kubernetes for each executor; the first one of its pod has the address 0."""
 
 
 def examined(cluster: Kubernetes, name: str, conf: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -28,12 +36,13 @@ def examined(cluster: Kubernetes, name: str, conf: dict[str, str]) -> tuple[int,
 
 
 def test_all_that_a_run_needs_is_there(kubernetes: Kubernetes) -> None:
-    status, report = examined(kubernetes, "doctor", {})
+    status, report = examined(kubernetes, "doctor", GPUS)
     findings = {finding["check"]: finding for finding in report["findings"]}
     assert status == 0, report
     assert findings["kubernetes"]["message"] == (f"Kubernetes v1.36.3 at {kubernetes.plane.url}, namespace training")
     assert findings["role"]["message"].startswith("system:serviceaccount:training:spark has the rights")
     assert findings["pods"]["message"] == "2 executor pods of image localhost/sparktrain:1 on node-a, node-b"
+    assert findings["gpus"]["message"] == "2 GPUs on node-a, node-b"
     assert findings["shared memory"]["message"].startswith("at least 2.0 GiB on ")
     passed = {check for check, finding in findings.items() if finding["level"] == "pass"}
     assert passed >= {"executors", "driver reachable", "versions", "ports", "store on executors"}
