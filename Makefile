@@ -19,7 +19,7 @@ PYTHONS := python3.11 python3.13
 WITH :=
 PYTEST = $(BIN)/pytest -n $(WORKERS) $(or $(wildcard $(RINGS:%=tests/%)),$(error tests/ has none of the rings: $(RINGS)))
 
-.PHONY: help packages setup horovod torch hadoop kubernetes kueue tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image test-kueue record-kubernetes test-rig test-torch test-gpu bench profile soak try-readme check lint types imports \
+.PHONY: help packages setup horovod torch hadoop kubernetes kueue spark-operator tools classes demo demo-data demo-gang demo-yarn demo-kubernetes demo-connect test test-unit test-touched touched-history test-core test-newest test-newest-python test-all test-kubernetes test-image test-kueue test-spark-operator record-kubernetes test-rig test-torch test-gpu bench profile soak try-readme check lint types imports \
     words house docs tables format lock clean
 
 help: ## list the targets
@@ -45,6 +45,9 @@ hadoop: setup ## real daemons of HDFS, YARN and Kerberos for tests: fetched with
 kubernetes: setup horovod ## real daemons of Kubernetes for tests, as root: built from Go's modules once, 9 to 14 minutes of a core
 	@scripts/build_kubernetes.sh
 	@scripts/fetch_spark_operator.sh
+
+spark-operator: ## Kubeflow's Spark operator, for that Kubernetes: built from its Go module once, three minutes of a core
+	@scripts/build_spark_operator.sh
 
 kueue: ## queues for the pods of that Kubernetes: built from Go's modules once, five minutes of a core
 	@scripts/build_kueue.sh
@@ -112,13 +115,16 @@ test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports 
 	@scripts/test_gpu.sh $(ARGS)
 
 test-kubernetes: kubernetes ## the tests on a Kubernetes of two nodes, which this machine is; as root, some minutes
-	$(BIN)/pytest -n 0 -m "not image and not kueue" tests/kubernetes $(ARGS)
+	$(BIN)/pytest -n 0 -m "not image and not kueue and not operator" tests/kubernetes $(ARGS)
 
 test-image: kubernetes ## conf/kubernetes/Dockerfile, built without a registry, and a gang in pods of it; as root, some minutes and 2 GB
 	$(BIN)/pytest -n 0 -m image tests/kubernetes $(ARGS)
 
 test-kueue: kubernetes kueue ## applications in a queue of Kueue, on that Kubernetes; as root, a minute
 	$(BIN)/pytest -n 0 -m kueue tests/kubernetes $(ARGS)
+
+test-spark-operator: kubernetes spark-operator ## the application of conf/kubernetes for the Spark operator, by that operator; as root, a minute
+	$(BIN)/pytest -n 0 -m operator tests/kubernetes $(ARGS)
 
 record-kubernetes: kubernetes kueue ## what the API server of that Kubernetes answers, for tests without one: after a change of its version; as root
 	$(BIN)/python -m scripts.record_kubernetes

@@ -11,8 +11,7 @@ from sparktrain.errors import UserError
 _SOURCES = Path(__file__).parents[3] / "scripts" / "kubernetes"
 _FILES = ("go.mod", "go.sum", "pause/main.go")
 _VERSION = re.compile(r"k8s\.io/kubernetes v(\S+)")
-_KUEUE_SCRIPT = _SOURCES.parent / "build_kueue.sh"
-_KUEUE_VERSION = re.compile(r"^version=(\S+)$", re.MULTILINE)
+_VERSION_OF_SCRIPT = re.compile(r"^version=(\S+)$", re.MULTILINE)
 ADMIN_PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
 """A user's PATH may lack the folders of daemons."""
 
@@ -33,10 +32,20 @@ def programs() -> Path:
 
 def kueue() -> Path:
     """The folder that scripts/build_kueue.sh has filled. Raises ProgramsMissingError."""
-    [version] = _KUEUE_VERSION.findall(_KUEUE_SCRIPT.read_text())
-    folder = _cache() / "kueue" / str(version)
+    return _built("kueue")
+
+
+def spark_operator() -> Path:
+    """The folder that scripts/build_spark_operator.sh has filled. Raises ProgramsMissingError."""
+    return _built("spark-operator")
+
+
+def _built(name: str) -> Path:
+    script = _SOURCES.parent / f"build_{name.replace('-', '_')}.sh"
+    [version] = _VERSION_OF_SCRIPT.findall(script.read_text())
+    folder = _cache() / name / str(version)
     if not folder.is_dir():
-        raise ProgramsMissingError(f"Kueue is not in {folder}: run `make kueue`")
+        raise ProgramsMissingError(f"{name} is not in {folder}: run `make {name}`")
     return folder
 
 
