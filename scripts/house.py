@@ -98,10 +98,12 @@ SUBJECTS = {
         "training.elastic",
         "training.elastic_state",
         "training.frameworks.keras.boundary_callback",
+        "training.frameworks.keras.healing",
         "training.frameworks.keras.healing_callback",
         "training.frameworks.tensorflow.healing",
         "training.frameworks.tensorflow.horovod_names.elastic",
         "training.frameworks.torch.horovod_elastic",
+        "training.frameworks.torch.keras_step",
         "training.frameworks.torch.torch_loop",
     ),
     "slow": (
@@ -154,7 +156,7 @@ FIGURES = {
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=449, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=461, goal=400),
-    "lines": Figure(name="lines of source", bound=126_147, goal=85_300),
+    "lines": Figure(name="lines of source", bound=126_495, goal=85_300),
 }
 
 

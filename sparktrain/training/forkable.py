@@ -32,8 +32,9 @@ _RESERVED = {"tensorflow": 112 * 2**20}
 """What the small objects of an import need, from `sys._debugmallocstats()`, of those that need much."""
 
 _IN_RINGS_OF = {"horovod.tensorflow", "keras"}
-_IN_RINGS = ("keras.glue", "tensorflow.collectives.horovod_ring", "tensorflow.data.tensorflow_feeds",
-             "tensorflow.healing.surviving_fit", "tensorflow.horovod_names.tensorflow_names")  # fmt: skip
+_IN_RINGS = ("keras.glue", "keras.healing.surviving_fit", "tensorflow.collectives.horovod_ring",
+             "tensorflow.data.tensorflow_feeds", "tensorflow.healing.graph_step",
+             "tensorflow.horovod_names.tensorflow_names")  # fmt: skip
 """What each member of a ring of Horovod would import of this package, in 0.1 s: the next process of a lost member too,
 for which all others wait."""
 

@@ -7,10 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
+from tests.support.fits import FITS, HOROVOD, Fit
 from tests.support.local_spark import spark_session
 
-RING = ["tensorflow", "keras", "horovod.tensorflow"]
-"""What all pools of this ring preload: one nursery serves them in turn."""
+RING = FITS[HOROVOD].preload
+"""What all pools of this ring preload, but those for another framework: one nursery serves them in turn."""
 
 
 @pytest.fixture
@@ -34,7 +35,13 @@ def pool() -> Iterator[st.Pool]:
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[st.Pool]:
-    """Three warm agents on this machine."""
-    with st.pool(st.local(slots=3), preload=RING) as opened:
+def fit(request: pytest.FixtureRequest) -> Fit:
+    """The kind of `fit` that a test runs, where that is one of several."""
+    return getattr(request, "param", FITS[HOROVOD])
+
+
+@pytest.fixture(scope="module")
+def three(fit: Fit) -> Iterator[st.Pool]:
+    """Three warm agents on this machine, for this kind."""
+    with st.pool(st.local(slots=3), preload=fit.preload) as opened:
         yield opened

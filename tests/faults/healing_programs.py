@@ -1,5 +1,9 @@
-"""A training with members that are killed at chosen places, and that notes which processes and traces it had."""
+"""A training with members that are killed at chosen places, and that notes which processes and traces it had.
 
+It runs on any backend of Keras.
+"""
+
+import importlib
 import json
 import os
 import signal
@@ -8,16 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-import horovod.tensorflow as hvd
 import keras
 import numpy as np
-import tensorflow as tf
 
 import sparktrain as st
+from sparktrain.errors import RingError
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic import step_boundary
-from sparktrain.training.frameworks.tensorflow.collectives.horovod_ring import HorovodRing
-from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
+from sparktrain.training.frameworks.keras.healing.surviving_fit import SurvivingFit
 
 ROWS = 192
 BATCH = 8
@@ -25,7 +27,7 @@ EPOCHS = 2
 
 
 class Counted(keras.layers.Dense):  # type: ignore[misc] # Keras has no types
-    """Counts how often the training step is traced."""
+    """Counts how often the training step is traced; on PyTorch, which traces none, how often it is run."""
 
     traces = 0
 
@@ -83,7 +85,8 @@ class Kill(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
             if [self._rank, event] == [*place[:2]] and is_here and not mark.exists():
                 mark.touch()
                 if event == "spoil":
-                    self.model.trainable_variables[1].assign_add(np.full(3, 1e-6, "float32"))
+                    bias = self.model.trainable_variables[1]
+                    bias.assign(keras.ops.convert_to_numpy(bias) + np.float32(1e-6))
                 elif event == "stop":
                     os.kill(os.getpid(), signal.SIGSTOP)
                 elif event == "later":
@@ -177,32 +180,23 @@ class Lag:
 
     def install(self) -> None:
         """Pass what the ring sums through this object, in each step."""
-        sums = HorovodRing._sums
-
-        def late(ring: HorovodRing, tensors: list[tf.Tensor], name: str) -> list[tf.Tensor]:
-            if not name.startswith("gradients"):
-                return sums(ring, tensors, name)
-            types = [tensor.dtype for tensor in tensors]
-            totals = sums(ring, tensors, name)
-            passed = tf.py_function(self.end, totals, types)
-            return [tf.ensure_shape(total, tensor.shape) for total, tensor in zip(passed, tensors, strict=True)]
-
-        HorovodRing._sums = late  # type: ignore[method-assign]
-        end_step = SurvivingFit._end_step
+        lagging = "tests.faults.lagging_graphs" if keras.backend.backend() == "tensorflow" else "tests.torch.lagging"
+        importlib.import_module(lagging).pass_sums(self.end)
+        end_step = SurvivingFit.end_step
 
         def noted(fit: SurvivingFit) -> None:
             end_step(fit)
             self.applied()
 
-        SurvivingFit._end_step = noted  # type: ignore[method-assign]
+        SurvivingFit.end_step = noted  # type: ignore[method-assign]
 
     def applied(self) -> None:
         """This member has applied a step. It meets the others next: in a callback, or in the next step."""
         if self._steps == self._step + 1:
             (self._notes / f"applied-{self._rank}").touch()
 
-    def end(self, *totals: tf.Tensor) -> list[tf.Tensor]:
-        """The sum has come to this member."""
+    def end(self) -> None:
+        """The sum has come to this member. Raises RingError where it has not, for the test."""
         self._steps += 1
         broken = self._notes / f"broken-{self._rank}"
         if self._steps == self._step + 1 and self._rank and not broken.exists():
@@ -210,8 +204,7 @@ class Lag:
             wait_for(self._notes / "applied-0")
             if self._rank == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
-            hvd.allreduce(tf.zeros([1]), name="late")
-        return list(totals)
+            raise RingError("the collective has ended on others, and has failed here")
 
 
 def wait_for(path: Path, timeout_s: float = 60.0) -> None:
@@ -241,7 +234,8 @@ def compiled(ctx: Any) -> Any:
 def note_end(notes: Path, ctx: Any, model: Any, history: Any, **facts: Any) -> None:
     """Write what `tests.support.healed_members` reads: the variables of this member, its traces, and more `facts`."""
     variables = [*model.variables, *model.optimizer.variables]
-    np.savez(notes / f"member-{ctx.rank}.npz", **{variable.path: np.asarray(variable.value) for variable in variables})
+    values = {variable.path: keras.ops.convert_to_numpy(variable) for variable in variables}
+    np.savez(notes / f"member-{ctx.rank}.npz", **values)
     facts |= {"pid": os.getpid(), "traces": Counted.traces, "history": history.history}
     (notes / f"facts-{ctx.rank}.json").write_text(json.dumps(facts))
 

@@ -10,7 +10,6 @@ from typing import Any
 import keras
 import numpy as np
 import pyarrow as pa
-import tensorflow as tf
 
 from sparktrain.training.elastic import step_boundary
 from tests.support import drill
@@ -40,6 +39,11 @@ class Noted(keras.layers.Layer):  # type: ignore[misc] # Keras has no types
         if not training:
             return inputs
         _TRACES.append(BUILD)
+        if keras.backend.backend() != "tensorflow":
+            _note(keras.ops.convert_to_numpy(inputs))
+            return inputs
+        import tensorflow as tf
+
         noted = tf.numpy_function(_note, [inputs], tf.float32)
         noted.set_shape(inputs.shape)
         return noted
@@ -133,14 +137,19 @@ def shrink(
     if data == "arrays":
         feed = ctx.shard(examples(), batch_size=BATCH, shuffle=True, seed=3)
     elif data == "rows":
-        feed = ctx.dataset("train").to_tf(batch_size=BATCH, label_columns="y", stack=True, shuffle=True, seed=3)
+        rows = ctx.dataset("train")
+        read = rows.to_tf if keras.backend.backend() == "tensorflow" else rows.to_keras
+        feed = read(batch_size=BATCH, label_columns="y", stack=True, shuffle=True, seed=3)
     else:
+        import tensorflow as tf
+
         feed = ctx.shard(tf.data.Dataset.from_tensor_slices(examples()).batch(BATCH))
     steps = Steps(notes, ctx, kills, step_s, awaits_offer)
     together = [*ctx.keras_callbacks(checkpoint_every=None), steps]
     model.fit(feed, epochs=1000 if step_s else EPOCHS, verbose=0, callbacks=together)
     np.savez(notes / f"weights-{rank}.npz", *model.get_weights())
-    (notes / f"traces-{rank}").write_text(json.dumps([_TRACES.index(STEP) + 1, len(_TRACES)]))
+    if keras.backend.backend() == "tensorflow":
+        (notes / f"traces-{rank}").write_text(json.dumps([_TRACES.index(STEP) + 1, len(_TRACES)]))
     return {"size": ctx.size, "steps": int(model.optimizer.iterations)}
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from tests.faults.healing_programs import BATCH, EPOCHS, ROWS, compiled, examples, note_end
 from tests.support.kills import hold
@@ -42,7 +41,12 @@ def train(folder: str, feed: str, holds: int, ctx: Any) -> None:
     options = {"epochs": EPOCHS, "verbose": 0, "callbacks": callbacks}
     if feed in ("arrays", "rank"):
         history = model.fit(ctx.shard((x, y), batch_size=BATCH, shuffle=True), **options)
+    elif keras.backend.backend() != "tensorflow":
+        batches = [(x[first : first + BATCH], y[first : first + BATCH]) for first in range(0, ROWS, BATCH)]
+        history = model.fit(ctx.shard(batches), **options)
     else:
+        import tensorflow as tf
+
         batches = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS, seed=ctx.seed).batch(BATCH)
         history = model.fit(ctx.shard(batches), **options)
     note_end(notes, ctx, model, history)

@@ -17,6 +17,7 @@ from sparktrain.runs.additions.drain_requests import drain
 from sparktrain.runs.locate import run_in
 from tests.faults.healing_programs import BATCH, EPOCHS, ROWS, train
 from tests.faults.test_draining import agent_of
+from tests.support.fits import Fit, each_fit, on_horovod, shown
 from tests.support.healed_members import Members, members_in
 
 pytestmark = pytest.mark.timeout(240)
@@ -29,6 +30,7 @@ OTHERS = pytest.mark.all(
 
 def trained(
     pool: st.Pool,
+    fit: Fit,
     folder: Path,
     size: int,
     sharded: bool,
@@ -45,18 +47,18 @@ def trained(
     params = {"folder": str(notes), "kills": kills, "sharded": sharded, "lag": lag, "step_s": step_s, "every": every}
     params["cyclic"] = cyclic
     result = pool.run(
-        train, params, workers=size, backend="horovod", dir=str(folder), name="run", seed=1, progress=False, **options
+        train, params, workers=size, dir=str(folder), name="run", seed=1, progress=False, **fit.options, **options
     )
     return result, *members_in(notes, size)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(three: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bool], Members]:
+def undisturbed(three: st.Pool, fit: Fit, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, bool], Members]:
     """The members of a gang without a loss, by its size and by whether it trains on `ctx.shard`."""
 
     @cache
     def members(size: int, sharded: bool) -> Members:
-        result, trained_members, _ = trained(three, tmp_path_factory.mktemp("undisturbed"), size, sharded, [])
+        result, trained_members, _ = trained(three, fit, tmp_path_factory.mktemp("undisturbed"), size, sharded, [])
         assert not result.restarts
         return trained_members
 
@@ -72,6 +74,7 @@ def expect_each_call_once(folder: Path, size: int) -> None:
         assert list(map(json.loads, lines)) == expected, f"of rank {rank}"
 
 
+@shown
 @pytest.mark.parametrize(
     ("size", "sharded", "kills"),
     [
@@ -85,13 +88,14 @@ def expect_each_call_once(folder: Path, size: int) -> None:
 )
 def test_the_others_train_on_when_a_member_is_killed(
     three: st.Pool,
+    fit: Fit,
     tmp_path: Path,
     undisturbed: Callable[[int, bool], Members],
     size: int,
     sharded: bool,
     kills: list[tuple[int, str, int]],
 ) -> None:
-    result, members, processes = trained(three, tmp_path, size, sharded, list(map(list, kills)))
+    result, members, processes = trained(three, fit, tmp_path, size, sharded, list(map(list, kills)))
     if all(event != "later" for _, event, _ in kills):
         expect_each_call_once(tmp_path, size)
     assert [(restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts] == [
@@ -103,37 +107,40 @@ def test_the_others_train_on_when_a_member_is_killed(
     ):
         unequal = [name for name in variables if variables[name] != expected_variables[name]]
         assert not unequal
-        assert facts["traces"] == 1, "no process traces its step a second time"
+        assert not fit.traces or facts["traces"] == 1, "no process traces its step a second time"
         assert (facts["history"], facts["wait"]) == (expected_facts["history"], expected_facts["wait"])
 
 
+@each_fit
 def test_members_have_equal_weights_where_a_callback_sets_the_rate_by_the_number_of_the_batch(
-    three: st.Pool, tmp_path: Path
+    three: st.Pool, fit: Fit, tmp_path: Path
 ) -> None:
     # The members agree after each step: the ring breaks once the callback of the others has set the rate.
     kills = [[1, "batch", 5]]
-    result, [(first, _), (second, _)], _ = trained(three, tmp_path, 2, False, kills, every="0.001s", cyclic=True)
+    result, [(first, _), (second, _)], _ = trained(three, fit, tmp_path, 2, False, kills, every="0.001s", cyclic=True)
     assert [restart.healed for restart in result.restarts] == [True]
     assert not [name for name in first if first[name] != second[name] and "batch_normalization/moving" not in name]
 
 
+@each_fit
 @pytest.mark.parametrize(
     "kills", [[[1, "batch", 5], [1, "spoil", 6]], pytest.param([[1, "spoil", 24]], marks=OTHERS)], ids=["healed", "end"]
 )
 def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
-    three: st.Pool, tmp_path: Path, kills: list[Any]
+    three: st.Pool, fit: Fit, tmp_path: Path, kills: list[Any]
 ) -> None:
     with pytest.raises(st.RunFailedError, match=r"rank 1 differs from the others in '\S*counted/bias': the members"):
-        trained(three, tmp_path, 2, False, kills)
+        trained(three, fit, tmp_path, 2, False, kills)
 
 
 @pytest.mark.all(
     case="the bits of a fit with a member that moves to another agent",
     covered_by="the bits of fits that heal; `faults/test_draining`: a member that moves",
 )
+@shown
 @pytest.mark.parametrize(("rank", "sharded"), [(1, False), (0, True)])
 def test_a_member_moves_and_the_result_has_the_bits_of_one_that_stays(
-    three: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int, sharded: bool
+    three: st.Pool, fit: Fit, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int, sharded: bool
 ) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
@@ -148,7 +155,7 @@ def test_a_member_moves_and_the_result_has_the_bits_of_one_that_stays(
 
     thread = threading.Thread(target=drains)
     thread.start()
-    result, members, processes = trained(three, tmp_path, 2, sharded, [], step_s=0.6)
+    result, members, processes = trained(three, fit, tmp_path, 2, sharded, [], step_s=0.6)
     thread.join(60)
 
     [restart] = result.restarts
@@ -157,7 +164,7 @@ def test_a_member_moves_and_the_result_has_the_bits_of_one_that_stays(
     for (variables, facts), (expected_variables, expected_facts) in zip(members, expected, strict=True):
         unequal = [name for name in variables if variables[name] != expected_variables[name]]
         assert not unequal
-        assert facts["traces"] == 1, "the process that takes the place has traced its step before"
+        assert not fit.traces or facts["traces"] == 1, "the process that takes the place has traced its step before"
         assert facts["history"] == expected_facts["history"]
 
 
@@ -165,19 +172,23 @@ def test_a_member_moves_and_the_result_has_the_bits_of_one_that_stays(
     case="one survivor has applied a step, and the other one has not",
     covered_by="survivors that have come equally far",
 )
+@each_fit
 def test_a_survivor_that_is_a_step_behind_ends_with_the_same_bits(
-    three: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members]
+    three: st.Pool, fit: Fit, tmp_path: Path, undisturbed: Callable[[int, bool], Members]
 ) -> None:
-    result, members, processes = trained(three, tmp_path, 3, False, [], lag=4)
+    result, members, processes = trained(three, fit, tmp_path, 3, False, [], lag=4)
     [restart] = result.restarts
     assert (restart.rank, restart.healed, restart.steps_lost) == (2, True, 0), restart.cause
     assert processes == 4
     for (variables, facts), (expected_variables, expected_facts) in zip(members, undisturbed(3, False), strict=True):
         assert not [name for name in variables if variables[name] != expected_variables[name]]
         assert facts["history"] == expected_facts["history"]
-    assert [facts["traces"] for _, facts in members] == [1, 2, 1], "rank 1 has trained the step by itself as well"
+    assert not fit.traces or [facts["traces"] for _, facts in members] == [1, 2, 1], (
+        "rank 1 has trained the step by itself as well"
+    )
 
 
+@each_fit
 @pytest.mark.parametrize(
     "rank",
     [
@@ -192,9 +203,9 @@ def test_a_survivor_that_is_a_step_behind_ends_with_the_same_bits(
     ],
 )
 def test_a_member_is_lost_during_a_memory_checkpoint(
-    three: st.Pool, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int
+    three: st.Pool, fit: Fit, tmp_path: Path, undisturbed: Callable[[int, bool], Members], rank: int
 ) -> None:
-    result, members, _ = trained(three, tmp_path, 2, False, [[rank, "round", 5]], every="0.001s")
+    result, members, _ = trained(three, fit, tmp_path, 2, False, [[rank, "round", 5]], every="0.001s")
     [restart] = result.restarts
     assert (restart.rank, restart.healed, restart.steps_lost) == (rank, True, 0), restart.cause
     expect_each_call_once(tmp_path, 2)  # the lost process has called its callbacks before the checkpoint
@@ -204,8 +215,9 @@ def test_a_member_is_lost_during_a_memory_checkpoint(
 
 
 @pytest.mark.all(case="`healing=False`", covered_by="`unit/state/test_seat_decisions`: a run that does not heal")
-def test_all_members_restart_where_healing_is_off(three: st.Pool, tmp_path: Path) -> None:
-    result, _, processes = trained(three, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
+@on_horovod
+def test_all_members_restart_where_healing_is_off(three: st.Pool, fit: Fit, tmp_path: Path) -> None:
+    result, _, processes = trained(three, fit, tmp_path, 2, True, [[1, "batch", 5]], healing=False)
     assert [(restart.rank, restart.healed) for restart in result.restarts] == [(1, False)]
     assert processes == 4
 

@@ -8,6 +8,7 @@ import pytest
 
 import sparktrain as st
 from tests.faults.test_healing_fits import trained
+from tests.support.fits import Fit
 from tests.support.healed_members import Members
 
 SIZE = 4
@@ -22,16 +23,16 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
+def pool(fit: Fit) -> Iterator[st.Pool]:
     """An agent for each member."""
-    with st.pool(st.local(slots=SIZE), preload=["tensorflow", "keras", "horovod.tensorflow"]) as made:
+    with st.pool(st.local(slots=SIZE), preload=fit.preload) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Members:
+def undisturbed(pool: st.Pool, fit: Fit, tmp_path_factory: pytest.TempPathFactory) -> Members:
     """The members of a gang without a loss."""
-    result, members, _ = trained(pool, tmp_path_factory.mktemp("undisturbed"), SIZE, False, [])
+    result, members, _ = trained(pool, fit, tmp_path_factory.mktemp("undisturbed"), SIZE, False, [])
     assert not result.restarts
     return members
 
@@ -48,9 +49,9 @@ def undisturbed(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> Memb
     ids=["at once", "in a step", "a survivor in healing", "the next process", "a stopped member"],
 )
 def test_the_others_train_on(
-    pool: st.Pool, tmp_path: Path, undisturbed: Members, kills: list[Any], lost: list[int]
+    pool: st.Pool, fit: Fit, tmp_path: Path, undisturbed: Members, kills: list[Any], lost: list[int]
 ) -> None:
-    result, members, processes = trained(pool, tmp_path, SIZE, False, list(map(list, kills)))
+    result, members, processes = trained(pool, fit, tmp_path, SIZE, False, list(map(list, kills)))
 
     facts = sorted((restart.rank, restart.healed, restart.steps_lost) for restart in result.restarts)
     assert facts == [(rank, True, 0) for rank in lost], [restart.cause for restart in result.restarts]

@@ -11,8 +11,8 @@ import pytest
 import sparktrain as st
 from sparktrain.driver.engines import local_batch
 from sparktrain.state.gangs import timeouts
-from tests.faults.conftest import RING
 from tests.faults.shrinking import BATCH, ROWS, repeat, shrink, table
+from tests.support.fits import Fit, shown
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -47,29 +47,41 @@ def steps_in(notes: Path, size: int) -> list[Step]:
 
 
 @OTHERS
+@shown
 @pytest.mark.parametrize(
     ("size", "data", "kills"),
     [
         (3, "arrays", [[1, 3]]),
-        (3, "batches", [[2, 5], [1, 9]]),
         (3, "arrays", [[2, 8], [1, 13]]),
         (4, "arrays", [[2, 4], [1, 9]]),
-        (2, "batches", [[1, 6]]),
         (3, "rows", [[1, 4]]),
     ],
 )
 def test_the_others_continue_at_once_and_train_each_row_once(
-    lasting: None, tmp_path: Path, size: int, data: str, kills: list[list[int]]
+    lasting: None, fit: Fit, tmp_path: Path, size: int, data: str, kills: list[list[int]]
 ) -> None:
+    check_smaller(fit, tmp_path, size, data, kills)
+
+
+@OTHERS
+@pytest.mark.parametrize(("size", "kills"), [(3, [[2, 5], [1, 9]]), (2, [[1, 6]])])
+def test_the_others_divide_the_batches_of_a_dataset(
+    lasting: None, fit: Fit, tmp_path: Path, size: int, kills: list[list[int]]
+) -> None:
+    check_smaller(fit, tmp_path, size, "batches", kills)
+
+
+def check_smaller(fit: Fit, tmp_path: Path, size: int, data: str, kills: list[list[int]]) -> None:
+    """A gang that loses members for good continues without them, and ends as one process with the rows of its steps."""
     params: dict[str, Any] = {"folder": str(tmp_path), "kills": kills, "data": data}
-    with st.pool(st.local(slots=size), preload=RING) as pool:
+    with st.pool(st.local(slots=size), preload=fit.preload) as pool:
         result = pool.run(
-            shrink, params, workers=size, min_workers=1, backend="horovod", dir=str(tmp_path), name="run",
-            seed=1, progress=False, data={"train": table()} if data == "rows" else {},
+            shrink, params, workers=size, min_workers=1, dir=str(tmp_path), name="run", seed=1, progress=False,
+            data={"train": table()} if data == "rows" else {}, **fit.options,
         )  # fmt: skip
         steps = steps_in(tmp_path, size)
         alone = {"folder": str(tmp_path), "steps": [list(chain(*rows)) for _, rows in steps]}
-        pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False)
+        pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False, env=dict(fit.env))
 
     expected = [(rank, True, size - number, size) for number, (rank, _) in enumerate(kills, 1)]
     assert [
@@ -79,9 +91,10 @@ def test_the_others_continue_at_once_and_train_each_row_once(
     assert len(list(tmp_path.glob("pid-*"))) == size, "no process was started"
     left = sorted(set(range(size)) - {rank for rank, _ in kills})
     check_rows(steps)
-    check_members(tmp_path, left)
+    check_members(tmp_path, left, fit)
 
 
+@shown
 @pytest.mark.parametrize(
     "awaits_offer",
     [
@@ -96,7 +109,7 @@ def test_the_others_continue_at_once_and_train_each_row_once(
     ],
 )
 def test_a_member_comes_back_and_all_train_each_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaits_offer: bool
+    fit: Fit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, awaits_offer: bool
 ) -> None:
     def later(restarts: local_batch.Restarts, slot: int, now: float) -> bool:
         restarts._lives[slot].due = now + 2.0
@@ -105,14 +118,14 @@ def test_a_member_comes_back_and_all_train_each_row_once(
     monkeypatch.setattr(timeouts, "COOLDOWN_S", 0.5)
     monkeypatch.setattr(local_batch.Restarts, "lost", later)
     params: dict[str, Any] = {"folder": str(tmp_path), "kills": [[1, 3]], "step_s": 0.1, "awaits_offer": awaits_offer}
-    with st.pool(st.local(slots=3), preload=RING) as pool:
+    with st.pool(st.local(slots=3), preload=fit.preload) as pool:
         result = pool.run(
-            shrink, params, workers=3, min_workers=2, backend="horovod", dir=str(tmp_path), name="run",
-            seed=1, progress=False,
+            shrink, params, workers=3, min_workers=2, dir=str(tmp_path), name="run", seed=1, progress=False,
+            **fit.options,
         )  # fmt: skip
         steps = steps_in(tmp_path, 3)
         alone = {"folder": str(tmp_path), "steps": [list(chain(*rows)) for _, rows in steps]}
-        pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False)
+        pool.run(repeat, alone, workers=1, dir=str(tmp_path), name="alone", progress=False, env=dict(fit.env))
     lost, back = result.restarts
     assert (lost.rank, lost.healed, lost.members, lost.full_size) == (1, True, 2, 3), lost.cause
     assert "the others kept their state and continue with 2 of 3 members" in str(result)
@@ -120,11 +133,11 @@ def test_a_member_comes_back_and_all_train_each_row_once(
     assert len(list(tmp_path.glob("pid-*"))) == 4, "one process was started"
     assert {members for members, _ in steps} == {2, 3}
     check_rows(steps)
-    check_members(tmp_path, [0, 1, 2])
+    check_members(tmp_path, [0, 1, 2], fit)
 
 
-def check_members(folder: Path, ranks: list[int]) -> None:
-    for rank in ranks:
+def check_members(folder: Path, ranks: list[int], fit: Fit) -> None:
+    for rank in ranks if fit.traces else []:
         until_first, in_all = json.loads((folder / f"traces-{rank}").read_text())
         assert until_first == in_all, "no step is traced again"
     weights = [np.load(folder / f"weights-{name}.npz") for name in (*ranks, "alone")]

@@ -52,7 +52,9 @@ def test_a_gang_trains_what_one_process_trains(
     pool: st.Pool, tmp_path: Path, alone: Any, kill_at: int, compression: str, far: float
 ) -> None:
     params = {"folder": str(tmp_path), "kill_at": kill_at, "compression": compression}
-    result = pool.run(keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
+    result = pool.run(
+        keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV, healing=False
+    )
 
     assert (result.metrics["generation"] > 1) == bool(kill_at)
     assert result.metrics["loss"] == pytest.approx(float(alone["loss"]), rel=0, abs=far)
@@ -68,7 +70,9 @@ def test_a_loss_resumes_from_shared_memory_without_a_checkpoint_in_the_store(
     pool: st.Pool, tmp_path: Path, alone: Any
 ) -> None:
     params = {"folder": str(tmp_path), "kill_at": KILLED_AT, "compression": "none", "memory": "0.001s"}
-    result = pool.run(keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV)
+    result = pool.run(
+        keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV, healing=False
+    )
 
     [restart] = result.restarts
     assert restart.resumed_from_step in range(KILLED_AT - 4, KILLED_AT + 1)

@@ -9,7 +9,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from sparktrain.training.collectives import step_notes
 
@@ -27,6 +26,7 @@ def train(ctx: Any, by_data: bool = False) -> float:
     model.compile(ctx.distribute(keras.optimizers.SGD(0.1)), "mse", jit_compile=False)
     x = np.random.default_rng(3).normal(size=(8 * STEPS * ctx.size, 5)).astype("float32")
     if by_data:
+        import tensorflow as tf
 
         def batches() -> Iterator[Any]:
             for first in range(0, len(x), 8):

@@ -1,8 +1,10 @@
 """A gang with a slow member: the run names it, and a trace shows the steps of all ranks."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ import sparktrain as st
 from sparktrain import cli
 from sparktrain.base.clock import SystemClock
 from sparktrain.base.threads import spawn
+from sparktrain.config.option_catalog import BackendName
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.gangs.step_times import SlowCause
@@ -21,12 +24,32 @@ ON_TENSORFLOW = pytest.mark.all(case="a slow member of TensorFlow's ring", cover
 pytestmark = pytest.mark.timeout(120)
 
 
-@pytest.mark.parametrize("backend", ["horovod", pytest.param("tensorflow", marks=ON_TENSORFLOW)])
+@pytest.fixture(scope="module")
+def torch_pool() -> Iterator[st.Pool]:
+    """Two agents on this machine, for Keras on PyTorch."""
+    with st.pool(st.local(slots=2), preload=["torch"]) as pool:
+        yield pool
+
+
+@pytest.mark.parametrize(
+    ("backend", "pool", "env"),
+    [
+        ("horovod", "gang_pool", {}),
+        pytest.param("tensorflow", "gang_pool", {}, marks=ON_TENSORFLOW),
+        pytest.param("torch", "torch_pool", {"KERAS_BACKEND": "torch"}, marks=pytest.mark.torch),
+    ],
+)
 def test_a_member_that_sleeps_in_each_step_is_named_and_traced(
-    gang_pool: st.Pool, tmp_path: Path, backend: str, capfd: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    backend: BackendName,
+    pool: str,
+    env: dict[str, str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     runs = str(tmp_path / "runs")
-    gang_pool.run(step_programs.train, workers=2, backend=backend, dir=runs, name="slow", progress=False)
+    gang: dict[str, Any] = {"workers": 2, "backend": backend, "env": env, "dir": runs, "name": "slow"}
+    request.getfixturevalue(pool).run(step_programs.train, progress=False, **gang)
     [trial] = Observer(run_in(f"{runs}/slow"), SystemClock()).look().trials
     times = trial.step_times
     assert times is not None

@@ -54,3 +54,15 @@ def assign_packed(numbers: Array) -> None:
     if pos >= 0:
         states["numpy"] = [key, int(pos), int(has_gauss), cached]
     assign_generators(states)
+
+
+def drawn_states() -> tuple[Any, Any]:
+    """The states of Python's and NumPy's global generators, in a form that costs a step little."""
+    return random.getstate(), np.random.get_state()
+
+
+def assign_drawn(states: tuple[Any, Any]) -> None:
+    """Set Python's and NumPy's global generators to what `drawn_states` has returned."""
+    python, numpy = states
+    random.setstate(python)
+    np.random.set_state(numpy)

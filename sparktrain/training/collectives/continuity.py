@@ -54,6 +54,8 @@ class Continuity:
         ring later computes them by itself."""
         self.results: list[Result] = []
         """Of all collectives since the newest step, where there is a `survivor`."""
+        self.names: set[str] = set()
+        """Of the collectives that were called; a step clears them."""
         self._ahead: deque[Result] = deque()
         self._healing = False
 
@@ -62,6 +64,7 @@ class Continuity:
         if self._healing:
             return operate()
         self.started += 1
+        self.names.add(name)
         if self.echoes or self.alone:
             return echo()
         result = None if self._ahead else self._from_ring(operate, name)

@@ -5,11 +5,13 @@ each one that it has taken counts as trained, and a checkpoint that the loop sav
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sparktrain.config.param_values import shown
 from sparktrain.errors import UserError
+from sparktrain.training.data.assignment import BatchShare
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.row_cursor import RowCursor
 from sparktrain.training.data.row_order import RowShare
@@ -40,7 +42,8 @@ class PassProgress:
         self._share = share
         self._source = dict(source)
         self._position = position
-        self._cursor = RowCursor(position, share)
+        self.cursor = RowCursor(position, share)
+        """The passes of a `fit`."""
         self._next = 0
         self._taken_rows = 0
         """Rows that the gang took of the next pass before this process."""
@@ -49,6 +52,17 @@ class PassProgress:
         self._current: PassStart | None = None
         self._steps = 0
         """Steps that the loop took in the current pass."""
+
+    def divided(self, share: BatchShare) -> "PassProgress":
+        """The same passes of a `fit` for another share of their rows; `cursor` has divided them."""
+        progress = copy(self)
+        progress._share = replace(self._share, share=share)
+        return progress
+
+    @property
+    def steps(self) -> int:
+        """Of a whole pass, equal on all members."""
+        return self._share.steps
 
     @property
     def epoch(self) -> int:
@@ -64,7 +78,7 @@ class PassProgress:
         """Start a pass, or the rest of one that an earlier process has read a part of."""
         share = self._present_share()
         if self._position.training:
-            place = self._cursor.next_pass()
+            place = self.cursor.next_pass()
             return PassStart(place.number, replace(share, taken_rows=place.taken_rows), place.skipped)
         if self._open is not None:
             number = self._open

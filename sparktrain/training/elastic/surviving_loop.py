@@ -6,7 +6,6 @@ results of the collectives since then from the others. Where some member has app
 the weights of one that has not, repeats the step with it, and returns to its own state.
 """
 
-import random
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import numpy as np
 from sparktrain.errors import RingError
 from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.process_generators import generators
+from sparktrain.training.checkpoint.process_generators import assign_drawn, drawn_states, generators
 from sparktrain.training.checkpoint.saver import ALIKE, capture, peek, state_module
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
@@ -90,7 +89,7 @@ class SurvivingLoop(ElasticTraining):
         """The newest steps, newest first."""
         self._drawn: list[tuple[Any, Any]] = []
         """The generators of Python and NumPy before each of them."""
-        self._noted = _drawn()
+        self._noted = drawn_states()
         """The generators when the loop noted its state."""
 
     def start(self, step: int) -> None:
@@ -139,7 +138,7 @@ class SurvivingLoop(ElasticTraining):
         if self._healing.ring.continuity.is_behind:
             raise MissedCallError("this process trains a step, and the others have called a collective before")
         self._calls = [call, *self._calls][:_KEPT]
-        self._drawn = [_drawn(), *self._drawn][:_KEPT]
+        self._drawn = [drawn_states(), *self._drawn][:_KEPT]
         self._steps.keep()
         result, is_first = self._trained(call)
         self._ahead += 1
@@ -157,7 +156,7 @@ class SurvivingLoop(ElasticTraining):
         # The loop may append to its lists meanwhile.
         lengths = {name: len(value) for name, value in extra.items() if isinstance(value, list)}
         self._facts = (*place, extra, lengths)
-        self._noted = _drawn()
+        self._noted = drawn_states()
         self._ahead = 0
         self._agreed = self._boundary.agreed()
         self._healing.ring.continuity.step()
@@ -258,7 +257,7 @@ class SurvivingLoop(ElasticTraining):
         """
         has_repeated = False
         present = self._steps.present()
-        drawn = _drawn()
+        drawn = drawn_states()
         with TensorFiles(agreement.folder) as files:
             self._steps.take_over(files)
         self._put_back(ago)
@@ -274,7 +273,7 @@ class SurvivingLoop(ElasticTraining):
                 self._rebase(ago)
             else:
                 self._steps.take(present)
-            _assign_drawn(drawn)
+            assign_drawn(drawn)
         self._check_equal()
 
     def _rebase(self, ago: int) -> None:
@@ -312,7 +311,7 @@ class SurvivingLoop(ElasticTraining):
 
     def _put_back(self, ago: int) -> None:
         self._steps.put_back(ago)
-        _assign_drawn(self._drawn[ago])
+        assign_drawn(self._drawn[ago])
 
     def send(self, folder: Path, ranks: Sequence[int], *, in_step: bool) -> None:
         """See base class: the state that the loop has noted.
@@ -324,10 +323,10 @@ class SurvivingLoop(ElasticTraining):
         agreed = list(self._agreed if self._at_boundary else self._boundary.agreed())
         content = {"agreed": agreed, "at_boundary": self._at_boundary}
         extra[LOOP] = content
-        drawn = _drawn()
-        _assign_drawn(self._noted)
+        drawn = drawn_states()
+        assign_drawn(self._noted)
         state = capture(None, self._step, epoch=epoch, batch=batch, extra=extra, parts=self._steps.parts())
-        _assign_drawn(drawn)
+        assign_drawn(drawn)
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank, ALIKE: self.are_alike}
         own = ranks if self._size >= ring.size else []
@@ -363,14 +362,3 @@ def _not_restored() -> RingError:
         "the other members train in a fit(), or at another step: resume by ctx.checkpoint.restore() before the loop, "
         "with the objects of ctx.memory_checkpoints"
     )
-
-
-def _drawn() -> tuple[Any, Any]:
-    """The states of Python's and NumPy's generators: in a form that costs a step little."""
-    return random.getstate(), np.random.get_state()
-
-
-def _assign_drawn(states: tuple[Any, Any]) -> None:
-    python, numpy = states
-    random.setstate(python)
-    np.random.set_state(numpy)

@@ -76,6 +76,12 @@ def feeds_of(package: str) -> Any:
     return importlib.import_module(data)
 
 
+def fits_of(package: str) -> Any:
+    """The module `Framework.fits` of the framework that is imported as `package`; None where it has none."""
+    modules = [framework.fits for framework in ALL if framework.module == package and framework.fits is not None]
+    return importlib.import_module(modules[0]) if modules else None
+
+
 def keeper(parts: Sequence[object]) -> Framework | None:
     """The framework with the state module that saves all of `parts`; None where there is none."""
     return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)

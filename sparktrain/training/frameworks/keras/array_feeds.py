@@ -18,6 +18,7 @@ from sparktrain.errors import SpecError
 from sparktrain.training.data import assignment
 from sparktrain.training.data.assignment import BatchShare, Uneven
 from sparktrain.training.data.class_tables import table_of, weights_of
+from sparktrain.training.data.feed_cursors import note_division
 from sparktrain.training.data.feed_request import FeedRequest
 from sparktrain.training.data.pass_progress import PassProgress, PassStart
 from sparktrain.training.data.position import Cursor, Position
@@ -62,6 +63,18 @@ def shard(
 def row_feed(request: FeedRequest) -> BatchFeed:
     """The batches of `TrainingData.to_keras`. Does not block. Raises SpecError, DataError."""
     share = request.share
+    selection = request.chunks(keras.backend.floatx()).selection
+    source = {"name": request.name, "rows": share.rows, "seed": request.seed}
+    progress = PassProgress(share, request.position, source)
+    feed = _divisible(share, progress, lambda share: _chunk_reader(request.divided(share)))
+    identity = (*source.values(), share.batch, share.share.uneven, selection.names)
+    request.position.describe(selection.types, zlib.crc32(repr(identity).encode()))
+    return feed
+
+
+def _chunk_reader(request: FeedRequest) -> Callable[[PassStart], Iterator[Any]]:
+    """What reads a pass over the rows of `request`."""
+    share = request.share
     chunks = request.chunks(keras.backend.floatx())
     table = None if request.class_weight is None else table_of(request.class_weight)
 
@@ -74,11 +87,22 @@ def row_feed(request: FeedRequest) -> BatchFeed:
                 batch = chunks.selection.batch(parts[: len(parts) - chunks.padded])
                 yield _weighted(batch, parts[-1] if chunks.padded else None, table)
 
-    source = {"name": request.name, "rows": share.rows, "seed": request.seed}
-    progress = PassProgress(share, request.position, source)
-    identity = (*source.values(), share.batch, share.share.uneven, chunks.selection.names)
-    request.position.describe(chunks.selection.types, zlib.crc32(repr(identity).encode()))
-    return RowFeed(progress, share.steps, share.batch, read)
+    return read
+
+
+def _divisible(
+    share: RowShare, progress: PassProgress, reader_of: Callable[[BatchShare], Callable[[PassStart], Iterator[Any]]]
+) -> RowFeed:
+    """The feed of a share, which the members of a gang of another size can divide where no row comes twice."""
+
+    def feed_of(part: BatchShare) -> RowFeed:
+        divided = progress.divided(part)
+        return RowFeed(divided, divided.steps, share.batch, reader_of(part))
+
+    feed = RowFeed(progress, share.steps, share.batch, reader_of(share.share))
+    if share.share.uneven is Uneven.DROP:
+        note_division(feed, progress.cursor, feed_of)
+    return feed
 
 
 # --- arrays
@@ -107,7 +131,7 @@ def _of_arrays(data: Any, share: BatchShare, batch: int, seed: int | None, posit
     progress = PassProgress(rows, position, {"rows": length, "seed": seed})
     identity = (length, batch, seed, share.uneven)
     position.describe(identity, zlib.crc32(repr(identity).encode()))
-    return RowFeed(progress, rows.steps, batch, read)
+    return _divisible(rows, progress, lambda part: read)
 
 
 def _plain(leaf: Any) -> NDArray[Any]:

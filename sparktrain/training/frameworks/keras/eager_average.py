@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from sparktrain.training.collectives.passenger import Passenger
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.keras.outer_scale import OuterScale
@@ -26,6 +27,9 @@ def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
 
 class EagerAverage(DistributedApply):
     """Averages gradients over the ring before the optimizer applies them."""
+
+    passenger: Passenger | None = None
+    """What travels beside the gradients of each step."""
 
     def __init__(self, optimizer: Any, ring: Ring, narrow: str | None) -> None:
         self._ring = ring
@@ -53,16 +57,16 @@ class EagerAverage(DistributedApply):
         """The means over all members; None stays None."""
         indices = [index for index, gradient in enumerate(gradients) if gradient is not None]
         means = list(gradients)
-        sent = [gradients[index] for index in indices]
-        if self._narrow is None:
-            received = self._ring.allreduce(sent, average=True, name="gradients")
-        else:
-            # Divide first: the sum of many members may exceed the range of the narrow type.
-            narrowed = [self._narrowed(gradient / self._ring.size) for gradient in sent]
-            sums = self._ring.allreduce(narrowed, average=False, name="gradients")
-            received = [keras.ops.cast(total, like.dtype) for total, like in zip(sums, sent, strict=True)]
-        for index, mean in zip(indices, received, strict=True):
-            means[index] = mean
+        like = [gradients[index] for index in indices]
+        size = self._ring.size
+        # Divide first: the sum of many members may exceed the range of the narrow type.
+        sent = like if self._narrow is None else [self._narrowed(gradient / size) for gradient in like]
+        passengers = [] if self.passenger is None else [self.passenger.sent()]
+        sums = self._ring.allreduce([*sent, *passengers], average=False, name="gradients")
+        if self.passenger is not None:
+            self.passenger.receive(sums.pop())
+        for index, total, gradient in zip(indices, sums, like, strict=True):
+            means[index] = total / size if self._narrow is None else keras.ops.cast(total, gradient.dtype)
         return means
 
     def _narrowed(self, gradient: Any) -> Any:

@@ -1,13 +1,13 @@
-"""Lets a `fit` on TensorFlow continue in the same process when another member of its gang is lost."""
+"""Lets a `fit` continue in the same process when another member of its gang is lost."""
 
 from typing import TYPE_CHECKING, Any
 
 import keras
 
-from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import RingError
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic.step_boundary import StepBoundary
+from sparktrain.training.frameworks.imported import fits_of
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import build_all, drawn_digest
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
@@ -22,9 +22,9 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
 )
 
 if TYPE_CHECKING:
-    from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
+    from sparktrain.training.frameworks.keras.healing.surviving_fit import SurvivingFit
 
-_INTERNALS = ("_autoconvert_optionals", "_compile_metrics", "_compute_loss", "_distribute_strategy")
+_INTERNALS = ("_compile_metrics", "_compute_loss")
 """What a step that can be repeated uses of Keras's trainer; another version of Keras may lack it."""
 _STARTS = ("on_train_batch_begin", "on_batch_begin")
 
@@ -57,8 +57,9 @@ class StageMark(InternalCallback):
 class HealTogether(InternalCallback):
     """The last callback: has the steps of this `fit` survive the loss of another member, where they can.
 
-    They can in the first `fit` of a function that has called no collective before it, with Keras's own `train_step` in
-    a graph, one step at a time, and with data that another process can read from the same batch on.
+    They can in the first `fit` of a function that has called no collective before it, with Keras's own `train_step`,
+    one step at a time, with a framework that can repeat it, and with data that another process can read from the same
+    batch on.
     """
 
     last = True
@@ -120,12 +121,16 @@ class HealTogether(InternalCallback):
 
     def _surviving_fit(self) -> "SurvivingFit | None":
         """What has a step that can be repeated take the place of Keras's; None where the fit does not allow it."""
-        if not (self._quiet and self._can_repeat()):
+        fits = fits_of(backend_in_use())
+        if fits is None or not (self._quiet and self._can_repeat()):
             return None
-        from sparktrain.training.frameworks.tensorflow.healing.surviving_fit import SurvivingFit
+        step = fits.healing_step(self.model, self._healing)
+        if step is None:
+            return None
+        from sparktrain.training.frameworks.keras.healing.surviving_fit import SurvivingFit
 
         self.fit = fit = SurvivingFit(
-            self.model, self._healing, self._boundary, self._keep, self._past, listed(self).callbacks
+            self.model, step, self._healing, self._boundary, self._keep, self._past, listed(self).callbacks
         )
         fit.start()
         return fit
@@ -136,12 +141,10 @@ class HealTogether(InternalCallback):
         optimizer = own_apply(getattr(model, "optimizer", None))
         metrics = getattr(model, "_compile_metrics", None)
         plain = (
-            backend_in_use() == TENSORFLOW
-            and all(hasattr(model, name) for name in _INTERNALS)
+            all(hasattr(model, name) for name in _INTERNALS)
             and vars(model).get("train_step") is None
             and type(model).train_step is keras.Model.train_step
-            and not (model.run_eagerly or model.jit_compile or own_optimizers(model))
-            and model._distribute_strategy is None
+            and not (model.jit_compile or own_optimizers(model))
             and model.steps_per_execution == 1
         )
         return (

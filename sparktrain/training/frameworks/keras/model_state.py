@@ -218,11 +218,12 @@ def assign(variables: Mapping[str, Any], files: TensorFiles, step: int, rank: in
         content = _read(files, source, rank, size)
         if name.startswith(SEEDS) and rank != source_rank(files.document):
             content[0] = value(variables[name])[0]
-        _assign(variables[name], content)
+        set_value(variables[name], content)
     assign_metrics(variables, files, rank, size)
 
 
-def _assign(variable: Any, content: Array) -> None:
+def set_value(variable: Any, content: Array) -> None:
+    """Assign what `stored` returns to a variable of Keras."""
     if backend_in_use() != TENSORFLOW:
         variable.assign(content)
         return
@@ -254,12 +255,17 @@ def _read_parts(files: TensorFiles, name: str, variable: Any) -> Any:
     return arrays and arrays.from_slices(variable.value, read)
 
 
+def stored(files: TensorFiles, name: str) -> Array:
+    """A stored array, for `set_value`."""
+    # TensorFlow copies what it assigns. JAX may use the memory of the file itself, for as long as the array lives.
+    return files.view(name) if backend_in_use() == TENSORFLOW else files.read(name)
+
+
 def _read(files: TensorFiles, name: str, rank: int, size: int) -> Array:
     own_name = f"{MEMBER}{rank}/{name}"
     has_own = files.document.get("members") == size and own_name in files
     stored_name = own_name if has_own else name
-    # TensorFlow copies what it assigns. JAX may use the memory of the file itself, for as long as the array lives.
-    return files.view(stored_name) if backend_in_use() == TENSORFLOW else files.read(stored_name)
+    return stored(files, stored_name)
 
 
 # ---- random generators of the process

@@ -18,6 +18,8 @@ from sparktrain.training.notices import notice
 COMPARED = 8
 """How many gradients of a model show whether all members had the same batch: all of them would take longer than a
 step."""
+FIRST = "first-weights"
+"""The name of the collective before the first step."""
 T = TypeVar("T")
 
 
@@ -42,7 +44,7 @@ class StartCheck:
         self._started = True
         arrays = [variable.numpy() for variable in variables] if values is None else values
         digests = np.array([digest(array) for array in arrays], "int64")
-        gathered = self.ring.allgather_array(digests, name="first-weights")
+        gathered = self.ring.allgather_array(digests, name=FIRST)
         if len(gathered) != self.ring.size * len(digests):
             raise OutOfStepError("the members of the gang train different numbers of variables: build the same model")
         if difference := unequal(gathered.reshape(self.ring.size, -1), [*map(_path, variables)]):

@@ -31,8 +31,9 @@ class TensorFlow(Framework):
 
     module = "tensorflow"
     joins = (f"{_FOLDER}.horovod_names.import_hook", f"{_FOLDER}.strategies.strategy")
-    values = "sparktrain.training.frameworks.tensorflow.optimizers.tensorflow_values"
-    data = "sparktrain.training.frameworks.tensorflow.data.tensorflow_feeds"
+    values = f"{_FOLDER}.optimizers.tensorflow_values"
+    data = f"{_FOLDER}.data.tensorflow_feeds"
+    fits = f"{_FOLDER}.healing.graph_step"
 
     def seed(self, value: int) -> None:
         """See base class."""

@@ -26,6 +26,7 @@ class Torch(Framework):
     data = "sparktrain.training.frameworks.torch.torch_feeds"
     schedules = "sparktrain.training.frameworks.torch.torch_distribution"
     loops = "sparktrain.training.frameworks.torch.torch_loop"
+    fits = "sparktrain.training.frameworks.torch.keras_step"
     state = "sparktrain.training.frameworks.torch.torch_state"
 
     def keeps(self, value: object) -> bool:

@@ -14,10 +14,11 @@ from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.elastic.loop_steps import LoopSteps
 from sparktrain.training.frameworks.keras import model_state
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
+from sparktrain.training.frameworks.keras.healing.step_values import MEMBERS, shared_variables
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 from sparktrain.training.frameworks.tensorflow import variable_memory
 from sparktrain.training.frameworks.tensorflow.collectives.op_names import as_written
-from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
+from sparktrain.training.frameworks.tensorflow.healing.graph_values import GraphValues
 from sparktrain.training.frameworks.tensorflow.optimizers.gradients import AVERAGES
 
 _RATE = "optimizer/learning_rate"
@@ -41,7 +42,7 @@ class KerasLoopSteps(LoopSteps):
         self._model = model
         self._parts = tuple(parts)
         self._healing = healing
-        self._values = StepValues(model, healing.ring)
+        self._values = GraphValues(model, healing.ring)
         self._own = model_state.member_variables(model)
         self._shared = shared_variables(model, self._own)
         self._changed = self._values.variables
@@ -66,7 +67,7 @@ class KerasLoopSteps(LoopSteps):
             if isinstance(vars(optimizer).get("apply"), _LastApply):
                 del optimizer.apply
 
-    def _set_passenger(self, values: StepValues | None) -> None:
+    def _set_passenger(self, values: GraphValues | None) -> None:
         ring: Any = self._healing.ring
         ring.passenger = values
         for optimizer in self._optimizers:

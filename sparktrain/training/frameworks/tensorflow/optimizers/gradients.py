@@ -1,6 +1,5 @@
 """Averages dense and sparse gradients over all members, at full or half width."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -26,18 +25,6 @@ GRADIENTS = "gradients"
 AVERAGES = (TAPE, GRADIENTS)
 """The names, or the starts of them, of the collectives that average gradients."""
 _WIDTHS = {"none": None, "fp16": tf.float16, "bf16": tf.bfloat16}
-
-
-class Passenger(ABC):
-    """What travels with the dense gradients of each step, as their sum over all members."""
-
-    @abstractmethod
-    def sent(self) -> tf.Tensor:
-        """This member's part, while the step is traced."""
-
-    @abstractmethod
-    def receive(self, total: tf.Tensor) -> None:
-        """The sum over all members, while the step is traced. Called once all collectives of the step have ended."""
 
 
 def width(compression: object) -> tf.DType | None:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from sparktrain.base.model_kinds import named_kind
 from sparktrain.errors import SpecError
+from sparktrain.training.collectives.passenger import Passenger
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.frameworks.keras.distributed_apply import DistributedApply
 from sparktrain.training.frameworks.keras.outer_scale import OuterScale
@@ -18,7 +19,6 @@ from sparktrain.training.frameworks.tensorflow.optimizers.gradients import (
     GRADIENTS,
     TAPE,
     Gradient,
-    Passenger,
     averaged_gradients,
     width,
 )

@@ -14,6 +14,8 @@ from sparktrain.training.elastic.state_source import RingRefusalError
 from sparktrain.training.frameworks.keras.fit_reader import fit_reader
 
 Steps = Iterator[tuple[int, int, Any]]
+_HELD = ("_distributed_dataset", "data_adapter")
+"""Where Keras's reader has its data: a dataset of TensorFlow, or an adapter with another backend."""
 
 
 def fit_division(position: Position) -> "FitDivision | None":
@@ -22,19 +24,20 @@ def fit_division(position: Position) -> "FitDivision | None":
     Its data is one feed, which is read in whole passes, and validation has none of its own.
     """
     reader = fit_reader()
-    data = getattr(reader, "_distributed_dataset", None)
-    feed = None if data is None else division_of(data)
+    held = next((name for name in _HELD if hasattr(reader, name)), None)
+    feed = None if held is None else division_of(getattr(reader, held))
     is_plain = position.per_epoch is not None and len(position.feeds) == 1 and reader.steps_per_epoch is None
-    if feed is None or not is_plain or position.per_epoch != feed.cursor.steps:
+    if held is None or feed is None or not is_plain or position.per_epoch != feed.cursor.steps:
         return None
-    return FitDivision(reader, position, feed)
+    return FitDivision(reader, held, position, feed)
 
 
 class FitDivision:
-    """The data of one `fit`, read by Keras's `reader`. It belongs to the thread that trains."""
+    """The data of one `fit`, in the attribute `held` of Keras's `reader`. It belongs to the thread that trains."""
 
-    def __init__(self, reader: Any, position: Position, feed: FeedDivision) -> None:
+    def __init__(self, reader: Any, held: str, position: Position, feed: FeedDivision) -> None:
         self._reader = reader
+        self._held = held
         self._position = position
         self._feed = feed
 
@@ -51,9 +54,10 @@ class FitDivision:
         share = BatchShare(rank, size, Uneven.DROP)
         remaining = self._feed.cursor.divide(share, step, trains=repeats)
         feed = self._feed.feed_of(share)
-        if feed.element_spec != reader._distributed_dataset.element_spec:
+        specs = [getattr(data, "element_spec", None) for data in (feed, getattr(reader, self._held))]
+        if specs[0] != specs[1]:
             raise RingRefusalError("batches of the same data have another form when fewer members divide it")
-        reader._distributed_dataset = feed
+        setattr(reader, self._held, feed)
         reader._num_batches = self._feed.cursor.steps
         iterator = iter(feed) if remaining else None
         finished = self._position.counted + step - self._position.epoch_start

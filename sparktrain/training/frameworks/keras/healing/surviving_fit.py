@@ -28,6 +28,9 @@ from sparktrain.training.frameworks.keras.averaging import scalars
 from sparktrain.training.frameworks.keras.checkpoint_callbacks import FIT_STATE, SENT, fit_content
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply
 from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader
+from sparktrain.training.frameworks.keras.healing.fit_division import FitDivision, fit_division
+from sparktrain.training.frameworks.keras.healing.healing_step import HealingStep, SteppedFit
+from sparktrain.training.frameworks.keras.healing.step_values import MEMBERS, shared_variables
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     EventStage,
@@ -37,10 +40,6 @@ from sparktrain.training.frameworks.keras.user_callbacks import (
     is_default,
     is_of_keras,
 )
-from sparktrain.training.frameworks.tensorflow import variable_memory
-from sparktrain.training.frameworks.tensorflow.healing.fit_division import FitDivision, fit_division
-from sparktrain.training.frameworks.tensorflow.healing.healing_step import HealingStep
-from sparktrain.training.frameworks.tensorflow.healing.step_values import MEMBERS, StepValues, shared_variables
 from sparktrain.training.notices import notice
 
 _STEP = "on_train_batch_end"
@@ -53,23 +52,22 @@ _COPIED = 1000
 """The most elements of a list that is copied in each step."""
 _ROOM_S = 30.0
 """How long the first step waits for the memory that a thread gets for it."""
-_GRADIENTS = "gradients"
-"""Prefix of the names of collectives that a step may have: others change what it does before them."""
 
 
-class SurvivingFit(ElasticTraining):
+class SurvivingFit(ElasticTraining, SteppedFit):
     """The steps of one `fit` in one member. It belongs to the thread that trains."""
 
     def __init__(
         self,
         model: Any,
+        step: HealingStep,
         healing: RingHealing,
         boundary: StepBoundary,
         keep: CallbackStateKeeper,
         past: ResumedState,
         callbacks: Sequence[Any],
     ) -> None:
-        """`callbacks` are all of this `fit`."""
+        """`step` takes the place of Keras's; `callbacks` are all of this `fit`."""
         self._model = model
         self._healing = healing
         self._boundary = boundary
@@ -78,16 +76,9 @@ class SurvivingFit(ElasticTraining):
         self._past = past
         self._external = [entry for entry in callbacks if not isinstance(entry, InternalCallback)]
         self._transaction = Transaction(self, healing, boundary)
-        self._values = StepValues(model, healing.ring, waits=healing.waits)
-        self._step = HealingStep(
-            model,
-            self._values,
-            healing.ring.continuity,
-            arrive=self._arrive,
-            before=self._change_ring,
-            heal=lambda error: self._transaction.heal(error, in_step=True),
-            on_end=self._end_step,
-        )
+        self._step = step
+        step.fit = self
+        self._values = step.values
         self._steps = self._position.step
         """Steps that this member has applied."""
         self._size = healing.ring.size
@@ -152,8 +143,8 @@ class SurvivingFit(ElasticTraining):
         self._transaction.end()
 
     def make_room(self) -> None:
-        """See base class. Only for large weights on a CPU."""
-        self._room = variable_memory.make_room(self._model)
+        """Get the memory of the first step in a thread."""
+        self._room = self._step.make_room()
 
     def _await_room(self) -> None:
         """Beside the thread the step would need as much memory again."""
@@ -168,7 +159,7 @@ class SurvivingFit(ElasticTraining):
         reader = fit_reader()
         spec = None if reader is None else element_spec(reader)
         if spec is not None:
-            self._step.trace(spec)
+            self._step.prepare(spec)
 
     def resume(self) -> None:
         """The `fit` starts at the step that its position has now."""
@@ -190,8 +181,8 @@ class SurvivingFit(ElasticTraining):
             return False
         return self._position.per_epoch is not None and bool(offer.moving or not self._has_silenced())
 
-    def _change_ring(self) -> None:
-        """Before the next step: take the process that is offered, with nothing of that step done on any member.
+    def before_step(self) -> None:
+        """See base class. Take the process that is offered, with nothing of that step done on any member.
 
         Where the rest of an epoch is too short for a step of more members, the present ones train it first.
         """
@@ -209,7 +200,7 @@ class SurvivingFit(ElasticTraining):
 
     def can_continue(self, *, in_step: bool) -> bool:
         """See base class."""
-        repeats = not self._model.stop_training and self._repeats_alone()
+        repeats = not self._model.stop_training and self._step.repeats_alone
         return repeats and (in_step or self._can_repeat_event())
 
     def standing(self, *, in_step: bool) -> RingStanding:
@@ -257,7 +248,7 @@ class SurvivingFit(ElasticTraining):
         own = model_state.member_variables(self._model)
         with TensorFiles(agreement.folder) as files:
             for name, variable in shared_variables(self._model, own).items():
-                variable_memory.assign(variable, files.view(name))
+                model_state.set_value(variable, model_state.stored(files, name))
             self._values.assign_members(files.read(MEMBERS))
         self._steps = agreement.sender.steps - 1  # the end of the step counts it
 
@@ -295,7 +286,7 @@ class SurvivingFit(ElasticTraining):
         finally:
             position.step += back
             position.batch += back
-        tensors = {**state.tensors, MEMBERS: self._values.members}
+        tensors = {**state.tensors, **self._values.drawn(), MEMBERS: self._values.members}
         # A member that comes back after steps without it has none of its own any more: the sum of no row is zeros.
         for rank in [] if self._size < self._healing.ring.size else ranks:
             values = self._values.of_member(rank)
@@ -303,10 +294,6 @@ class SurvivingFit(ElasticTraining):
         ring = self._healing.ring
         document = {**state.document, "members": ring.size, tensor_files.SOURCE: ring.rank}
         tensor_files.send(folder, tensors, document)
-
-    def _repeats_alone(self) -> bool:
-        """Whether a member can train a batch by itself for what a step changes beside the weights."""
-        return all(name.startswith(_GRADIENTS) for name in self._healing.ring.traced_names)
 
     def _can_repeat_event(self) -> bool:
         """Whether another process can take part in the event of Keras in which a collective has failed.
@@ -342,8 +329,8 @@ class SurvivingFit(ElasticTraining):
 
     # ---- steps
 
-    def _arrive(self) -> bool:
-        """The first step of this process: whether it trains its batch."""
+    def arrive(self) -> bool:
+        """Take the place of a lost member, where this process does."""
         arrival = self._healing.arrival
         if arrival is None:
             return True
@@ -354,6 +341,8 @@ class SurvivingFit(ElasticTraining):
         self._healing.ring.has_stepped = self._boundary.has_stepped(sender.steps + sender.in_step)
         with TensorFiles(arrival.folder) as files:
             self._values.assign_members(files.read(MEMBERS))
+            if self._position.stages.alike:
+                self._values.assign_drawn(files)
         sent = peek(arrival.folder).extra[FIT_STATE][SENT]
         call = sent["newest_call"]
         if sender.in_step:
@@ -395,13 +384,18 @@ class SurvivingFit(ElasticTraining):
             model_state.put_back(variable, value)
         newest_step.mark_called(step)
 
-    def _end_step(self) -> None:
+    def heal(self, error: BaseException) -> bool:
+        """Form the ring again, from within a step."""
+        return self._transaction.heal(error, in_step=True)
+
+    def end_step(self) -> None:
+        """Count the step, and report that this member can heal once that is known."""
         self._steps += 1
         self._healing.ring.continuity.step()
         # Before the callbacks: a process that takes part from here calls all of them.
         self._agreed = self._boundary.agreed()
         self._transaction.settle()
-        if self._position.fed and self._repeats_alone():  # both are known once a step has been traced
+        if self._position.fed and self._step.repeats_alone:  # both are known once a step has been traced
             self._declare_able()
 
     def _declare_able(self) -> None:
