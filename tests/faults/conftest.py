@@ -10,9 +10,6 @@ import sparktrain as st
 from tests.support.fits import FITS, HOROVOD, Fit
 from tests.support.local_spark import spark_session
 
-RING = FITS[HOROVOD].preload
-"""What all pools of this ring preload, but those for another framework: one nursery serves them in turn."""
-
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
@@ -28,9 +25,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
-    """Two warm agents on this machine."""
-    with st.pool(st.local(slots=2), preload=RING) as opened:
+def pool(fit: Fit) -> Iterator[st.Pool]:
+    """Two warm agents on this machine, for the kind of `fit`."""
+    with st.pool(st.local(slots=2), preload=fit.preload) as opened:
         yield opened
 
 

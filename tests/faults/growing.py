@@ -39,7 +39,7 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         time.sleep(STEP_S)  # the work of a step
         ctx = self._ctx
         _STEPS.append(batch)
-        step = int(self.model.optimizer.iterations.numpy())
+        step = int(ctx._position.step)
         print(json.dumps([time.time(), step, ctx.size]), file=self._file, flush=True)
         mark = self._folder / f"killed-{ctx.generation}-{ctx.rank}"
         if self._kills.get((ctx.generation, ctx.rank)) == len(_STEPS) and not mark.exists():
@@ -55,7 +55,7 @@ def grow(folder: str, ctx: Any, again: bool = False, last: int | None = 3) -> di
     """Train until the gang has been smaller, and then whole again, in generation `last`, or in the present one."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse")
     x = np.random.default_rng(3).normal(size=(48, 5)).astype("float32")
     data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=2)
     callbacks = [*ctx.keras_callbacks(checkpoint_every=None), Note(Path(folder), ctx, again, last)]

@@ -30,10 +30,11 @@ class Note(keras.callbacks.Callback):  # type: ignore[misc] # Keras has no types
         # No number: the next process would continue with it.
         self._counts = itertools.count(1)
         self._moves = moves
+        self._position = ctx._position
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         time.sleep(STEP_S)  # the work of a step
-        step = int(self.model.optimizer.iterations.numpy())
+        step = int(self._position.step)
         print(json.dumps([time.time(), step]), file=self._file, flush=True)
         if self._moves:
             self.model.stop_training = next(self._counts) >= AFTER and self._follows
@@ -45,7 +46,7 @@ def leave(folder: str, ctx: Any, number: int = 0) -> dict[str, float]:
     """Train until the first trial has moved to another agent."""
     keras.utils.set_random_seed(3)
     model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse", jit_compile=False)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.01, momentum=0.9)), "mse")
     x = np.random.default_rng(3).normal(size=(6000, 5)).astype("float32")
     data = ctx.shard((x, x.sum(1, keepdims=True)), batch_size=2)
     callbacks = [*ctx.keras_callbacks(), Note(Path(folder), ctx, moves=number == 0)]

@@ -13,11 +13,13 @@ import pytest
 import sparktrain as st
 from sparktrain import cli
 from sparktrain.base.clock import SystemClock
+from sparktrain.config.option_catalog import BackendName
 from sparktrain.runs.locate import run_in
 from sparktrain.runs.watcher import Observer
 from sparktrain.state.agents import AgentState
 from sparktrain.state.outcome import Restart
 from tests.faults.leaving import GO, leave
+from tests.support.fits import FITS, HOROVOD, JAX, Fit
 
 pytestmark = pytest.mark.timeout(240)
 STARTED_S = 200.0
@@ -65,15 +67,19 @@ def steps_of(folder: Path, member: str) -> list[list[float]]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "rank"),
+    ("fit", "backend", "rank"),
     [
-        ("horovod", 1),
-        pytest.param("horovod", 0, marks=OTHERS),
-        pytest.param("tensorflow", 1, marks=OTHERS),
+        (FITS[HOROVOD], "horovod", 1),
+        pytest.param(FITS[HOROVOD], "horovod", 0, marks=OTHERS),
+        pytest.param(FITS[HOROVOD], "tensorflow", 1, marks=OTHERS),
+        pytest.param(FITS[JAX], "jax", 1, marks=OTHERS),
     ],
+    indirect=["fit"],
+    ids=lambda value: getattr(value, "name", None),
+    scope="module",
 )
 def test_a_gang_leaves_a_drained_agent_without_a_repeated_step(
-    three: st.Pool, tmp_path: Path, capfd: pytest.CaptureFixture[str], backend: str, rank: int
+    three: st.Pool, fit: Fit, tmp_path: Path, capfd: pytest.CaptureFixture[str], backend: BackendName, rank: int
 ) -> None:
     codes: list[int] = []
     slots: list[int] = []
@@ -87,7 +93,7 @@ def test_a_gang_leaves_a_drained_agent_without_a_repeated_step(
     thread = beside(tmp_path, drains)
     result = three.run(
         leave, {"folder": str(tmp_path)}, workers=2, backend=backend, dir=str(tmp_path / "runs"), name="moved",
-        max_retries=0, progress=False,
+        max_retries=0, progress=False, env=dict(fit.env),
     )  # fmt: skip
     thread.join(60)
     assert codes == [2, 0]

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import sparktrain as st
+from sparktrain.config.option_catalog import BackendName
 from sparktrain.driver.engines import local_batch
 from sparktrain.state.gangs import timeouts
 from tests.faults.growing import grow
 from tests.faults.learning import EPOCHS, EXAMPLES, examples_of, learn, table
+from tests.support.fits import FITS, HOROVOD, JAX, Fit
 
 OTHER_DATA = pytest.mark.all(
     case="killed training alone, on arrays, and on TensorFlow's ring",
@@ -161,17 +163,27 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
 
 
 @pytest.mark.parametrize(
-    ("backend", "local_steps", "keeps"),
+    ("fit", "backend", "local_steps", "keeps"),
     [
-        ("horovod", None, True),
-        pytest.param("horovod", None, False, marks=OTHER_GROWTH),
-        pytest.param("tensorflow", None, False, marks=OTHER_GROWTH),
-        pytest.param("horovod", 3, False, marks=OTHER_GROWTH),
-        pytest.param("torch", None, False, marks=pytest.mark.torch),
+        (FITS[HOROVOD], "horovod", None, True),
+        pytest.param(FITS[HOROVOD], "horovod", None, False, marks=OTHER_GROWTH),
+        pytest.param(FITS[HOROVOD], "tensorflow", None, False, marks=OTHER_GROWTH),
+        pytest.param(FITS[HOROVOD], "horovod", 3, False, marks=OTHER_GROWTH),
+        pytest.param(FITS[HOROVOD], "torch", None, False, marks=pytest.mark.torch),
+        pytest.param(FITS[JAX], "jax", None, False, marks=OTHER_GROWTH),
     ],
+    indirect=["fit"],
+    ids=lambda value: getattr(value, "name", None),
+    scope="module",
 )
 def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
-    pool: st.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str, local_steps: int | None, keeps: bool
+    pool: st.Pool,
+    fit: Fit,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    backend: BackendName,
+    local_steps: int | None,
+    keeps: bool,
 ) -> None:
     """`keeps`: the other member keeps its process while it is alone."""
     monkeypatch.setattr(timeouts, "REPLACEMENT_S", 0.0)
@@ -180,7 +192,7 @@ def test_a_gang_that_is_smaller_grows_when_an_agent_is_there_again(
     params = {"folder": str(tmp_path)} | ({"last": None} if keeps else {})
     result = pool.run(
         growing(backend), params, workers=2, min_workers=1, backend=backend,
-        dir=str(tmp_path / "runs"), local_steps=local_steps, progress=False, healing=keeps,
+        dir=str(tmp_path / "runs"), local_steps=local_steps, progress=False, healing=keeps, env=dict(fit.env),
     )  # fmt: skip
     lost, grown = result.restarts
     assert not lost.paused

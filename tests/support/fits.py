@@ -1,4 +1,4 @@
-"""The kinds of `fit` that heal: the matrix of trainings chooses which of them a test runs for."""
+"""The kinds of `fit` in gangs: the matrix of trainings chooses which of them a test of those that heal runs for."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +30,7 @@ class Fit:
 
 
 HOROVOD = "Keras `fit`, TensorFlow, Horovod"
+JAX = "Keras `fit`, JAX"
 FITS = {
     HOROVOD: Fit(name="tensorflow", backend="horovod", preload=("tensorflow", "keras", "horovod.tensorflow")),
     "Keras `fit`, PyTorch": Fit(
@@ -40,6 +41,7 @@ FITS = {
         traces=False,
         marks=(pytest.mark.torch,),
     ),
+    JAX: Fit(name="jax", backend="jax", preload=pool_modules("jax"), env={"KERAS_BACKEND": "jax"}),
 }
 """By the names of the matrix."""
 
@@ -58,5 +60,5 @@ def shown(test: Callable[..., Any]) -> Any:
     return run_for(names)(test)
 
 
-each_fit = run_for([*FITS])
+each_fit = run_for([name for name in FITS if name != JAX])
 on_horovod = run_for([HOROVOD])

@@ -31,17 +31,24 @@ np.savez(sys.argv[1], weights=weights, **metrics)
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[st.Pool]:
+def backend(request: pytest.FixtureRequest) -> str:
+    """That of Keras."""
+    return getattr(request, "param", "torch")
+
+
+@pytest.fixture(scope="module")
+def pool(backend: str) -> Iterator[st.Pool]:
     """Two agents on this machine."""
-    with st.pool(st.local(slots=2), preload=pool_modules("torch")) as opened:
+    with st.pool(st.local(slots=2), preload=pool_modules(backend)) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def alone(backend: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What one process trains, in a process of its own: Keras here runs on TensorFlow."""
     file = tmp_path_factory.mktemp("alone") / "alone.npz"
-    subprocess.run([sys.executable, "-c", ALONE, str(file)], env=os.environ | ENV, cwd=ROOT, check=True, timeout=90)
+    env = os.environ | {"KERAS_BACKEND": backend}
+    subprocess.run([sys.executable, "-c", ALONE, str(file)], env=env, cwd=ROOT, check=True, timeout=90)
     return np.load(file)
 
 
@@ -66,12 +73,19 @@ def test_a_gang_trains_what_one_process_trains(
     assert result.history()["step"].tolist() == list(range(keras_programs.EPOCHS))
 
 
+@pytest.mark.parametrize("backend", ["torch", "jax"], indirect=True, scope="module")
 def test_a_loss_resumes_from_shared_memory_without_a_checkpoint_in_the_store(
-    pool: st.Pool, tmp_path: Path, alone: Any
+    pool: st.Pool, backend: str, tmp_path: Path, alone: Any
 ) -> None:
     params = {"folder": str(tmp_path), "kill_at": KILLED_AT, "compression": "none", "memory": "0.001s"}
     result = pool.run(
-        keras_programs.train, params, workers=2, dir=str(tmp_path / "runs"), progress=False, env=ENV, healing=False
+        keras_programs.train,
+        params,
+        workers=2,
+        dir=str(tmp_path / "runs"),
+        progress=False,
+        healing=False,
+        env={"KERAS_BACKEND": backend},
     )
 
     [restart] = result.restarts
