@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.machine import at_most, show
 from benchmarks.session import stage
+from sparktrain.base.garbage import uncollected
 from sparktrain.base.ids import Generation, TrialId
 from sparktrain.display.progress import NullDisplay
 from sparktrain.driver.finish import finished
@@ -130,7 +131,8 @@ def replayed(folder: str, trials: int) -> tuple[float, int]:
     machine = Machine(LEASE_S)
     layout = run.definition.layout
     started = on.RunStarted(0.0, layout.path, work.limits(), work.owned.contents.records, work.driver_started)  # type: ignore[arg-type]
-    commands = machine.handle(started)
+    with uncollected():  # as in the coordinator
+        commands = machine.handle(started)
     seconds = time.perf_counter() - started_at
     assert [each.trial for each in commands if isinstance(each, do.SweepCheckpoints)] == [trials - 1]
     return seconds, sum(path.stat().st_size for path in Path(folder, layout.journal.path).iterdir())

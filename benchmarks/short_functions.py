@@ -2,6 +2,7 @@
 
 import os
 import time
+from typing import Any
 
 NAP_S = 0.05
 
@@ -17,7 +18,19 @@ def empty(trial: int) -> dict[str, float]:
     return {"pid": os.getpid()}
 
 
-def sleep(seconds: float) -> dict[str, float]:
+def sleep(seconds: float, trial: int = 0) -> dict[str, float]:
     """A trial of a given length."""
     time.sleep(seconds)
     return {"slept": seconds}
+
+
+def learn(pace: float, losses: list[float], ctx: Any) -> dict[str, float]:
+    """Sleeps and reports as its curve does."""
+    print(time.time())
+    loss = 0.0
+    for step, loss in enumerate(losses):
+        time.sleep(pace)
+        ctx.report(step, loss=loss)
+        if ctx.should_stop():
+            break
+    return {"loss": loss}

@@ -19,6 +19,7 @@ from typing import Any
 import sparktrain as st
 from benchmarks.machine import at_most, show
 from benchmarks.session import MASTER, SLOTS, quiet, seconds_of, session
+from benchmarks.short_functions import learn
 from sparktrain.config.stoppers import ASHA, AnyStopRule
 from sparktrain.ops.simulation.curves import CurvePoint, LearningCurve, of_points
 from sparktrain.ops.simulation.virtual_run import SimulatedRun, VirtualRun
@@ -39,18 +40,6 @@ def drawn(trials: int, whole_s: float) -> list[LearningCurve]:
     return [of_points(CurvePoint(step, scale * at, loss) for step, (at, loss) in enumerate(curve)) for curve in found]
 
 
-def train(pace: float, losses: list[float], ctx: Any) -> dict[str, float]:
-    """Sleeps and reports as its curve does."""
-    print(time.time())
-    loss = 0.0
-    for step, loss in enumerate(losses):
-        time.sleep(pace)
-        ctx.report(step, loss=loss)
-        if ctx.should_stop():
-            break
-    return {"loss": loss}
-
-
 def simulated(curves: list[LearningCurve], slots: int, *stopper: AnyStopRule) -> SimulatedRun:
     """The same in virtual time."""
     return VirtualRun(curves, slots, "loss", "min", stopper).run()
@@ -67,7 +56,7 @@ def measured(
     """Seconds of a sweep, and for each trial that was stopped those until the first line of the next one."""
     made: list[Any] = []
     seconds = seconds_of(
-        lambda: made.append(pool.sweep(train, cases(curves), metric="loss", mode="min", stopper=rule, **quiet(runs)))
+        lambda: made.append(pool.sweep(learn, cases(curves), metric="loss", mode="min", stopper=rule, **quiet(runs)))
     )
     [result] = made
     starts = sorted(float(trial.read_log().split()[0]) for trial in result.trials)
@@ -111,7 +100,7 @@ def rows(trials: int, seconds: float, virtual: int) -> list[tuple[str, str, str,
     early, rival = ASHA(most=STEPS, first=1), on_optuna(curves)
     best, best_early = simulated(curves, SLOTS, rule).seconds, simulated(curves, SLOTS, early).seconds
     with session() as (spark, runs), st.pool(spark, agents=SLOTS) as pool:
-        pool.sweep(train, [{"pace": 0.0, "losses": [1.0]}] * SLOTS, metric="loss", mode="min", **quiet(runs))
+        pool.sweep(learn, [{"pace": 0.0, "losses": [1.0]}] * SLOTS, metric="loss", mode="min", **quiet(runs))
         ours, gaps = measured(pool, runs, curves, rule)
         soon, _ = measured(pool, runs, curves, early)
         whole, _ = measured(pool, runs, curves, None)

@@ -83,13 +83,15 @@ def trials() -> Iterator[Callable[[], object]]:
 
 def fits() -> Iterator[Callable[[], object]]:
     """The fits of `benchmarks.sklearn_search`, on a warm pool."""
-    from benchmarks.sklearn_search import searched
+    from benchmarks.sklearn_search import Search
 
+    search = Search()
+    data = search.data
     with (
         TemporaryDirectory(prefix="sparktrain-benchmark-") as folder,
         st.pool(st.local(slots=SLOTS), preload=["numpy"]) as pool,
     ):
-        yield lambda: searched(pool, folder)
+        yield lambda: search.ours(pool, folder, data)
 
 
 SWEEPS = {

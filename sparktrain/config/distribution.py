@@ -174,12 +174,12 @@ def lograndint(low: int, high: int) -> Distribution:
 def choice(values: object) -> Distribution:
     """One of the values of a list, which has each once. Raises SpecError."""
     listed = value_list(values, "choice()")
-    texts = [json.dumps(value, sort_keys=True) for value in listed]
-    for index, text in enumerate(texts):
-        if text in texts[:index]:
-            raise SpecError(
-                f"choice() lists {shown(listed[index])} twice, each value has one place: remove one of them"
-            )
+    texts: set[str] = set()
+    for value in listed:
+        text = json.dumps(value, sort_keys=True)
+        if text in texts:
+            raise SpecError(f"choice() lists {shown(value)} twice, each value has one place: remove one of them")
+        texts.add(text)
     return Distribution("choice", listed)
 
 

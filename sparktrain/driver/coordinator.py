@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from sparktrain.base.boundary import message_of
 from sparktrain.base.clock import Clock
+from sparktrain.base.garbage import uncollected
 from sparktrain.base.ids import AgentId, Member, RunId, TrialId
 from sparktrain.base.spans import span
 from sparktrain.base.threads import aside
@@ -204,7 +205,8 @@ class Coordinator:
                 self._hand_out(run, tokens)
                 self._background(self._keep_tokens(run, tokens), run=run)
             records = work.owned.contents.records
-            self.feed(on.RunStarted(run.started_at, run.id, work.limits(), records, work.driver_started))
+            with uncollected():
+                self.feed(on.RunStarted(run.started_at, run.id, work.limits(), records, work.driver_started))
             # Count the trials of earlier drivers once: with 10,000 of them, a look at all took 0.16 s, ten times a
             # second.
             run.tally = Tally(work.spec, () if run.sweep is None else run.sweep.trials.values())

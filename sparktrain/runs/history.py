@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from sparktrain.base import formatting
 from sparktrain.base.clock import SystemClock, time_of_day
+from sparktrain.base.garbage import uncollected
 from sparktrain.base.ids import TrialId
 from sparktrain.cluster.yarn_container import this_attempt, this_user
 from sparktrain.config.versions import installed_versions
@@ -96,6 +97,7 @@ class StoredRun:
             (record for record in reversed(self.opened.records) if isinstance(record, RunEnded | DriverStarted)), None
         )
 
+    @uncollected()
     def sweep(self) -> Sweep:
         """The trials as the newest driver has left them."""
         return folded(self.opened.records)

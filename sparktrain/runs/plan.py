@@ -231,13 +231,13 @@ def check_unchanged(
     where: str,
     allow: frozenset[str],
     code_lines: Callable[[], list[str]] | None = None,
-    failed: int = 0,
+    count_failed: Callable[[], int] = int,
     data_lines: Callable[[], list[str]] | None = None,
 ) -> None:
     """Raises ResumeError, with what is different, when the run at `where` is not the one that is asked for.
 
     `code_lines` makes the lines about changed code, and is called only for it; `data_lines` those about changed files
-    of the data, in place of their digests. `failed` trials of the run have failed.
+    of the data, in place of their digests. `count_failed` is called for an error only.
     """
     past, now = (Replication(plan.spec.get("repeats", 1), plan.spec.get("folds", 1)) for plan in (old, new))
     if past != now:
@@ -254,11 +254,12 @@ def check_unchanged(
     if "data" in diffs and data_lines is not None and (files := data_lines()):
         diffs["data"] = [*files, *(line for line in diffs["data"] if not line[2:].startswith('"files": '))]
     shown = {kind: part if kind == "code" else _shortened(part) for kind, part in diffs.items()}
+    step = _retry_step(count_failed()) if set(diffs) == {"code"} else ""
     lines = [line for kind, part in shown.items() for line in (f"{kind}:", *part)]
     raise ResumeError(
         f"the run at {where} was started with other {' and '.join(diffs)}; what has changed (- then, + now):\n"
         + "\n".join(f"    {line}" for line in lines)
-        + f"\n{_retry_step(failed) if set(diffs) == {'code'} else ''}choose another name for a new run, or resume with "
+        + f"\n{step}choose another name for a new run, or resume with "
         f"allow_changed={','.join(diffs)!r} (--allow-changed) to use what is new for the trials that have no result"
     )
 

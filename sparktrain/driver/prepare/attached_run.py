@@ -115,13 +115,13 @@ def _resumed(call: CheckedCall, stored_run: StoredRun, driver: DriverIdentity) -
         check_alone(stored_run, call.definition.store, call.definition.layout, driver)
     replaces = rules.succeeds or (stored_run.driver is not None and driver.replaces(stored_run.driver))
     resumed = _as_started(call, before)
-    failed = len([trial for trial in stored_run.sweep().trials.values() if trial.status is TrialStatus.FAILED])
     # a failed function would fail once more: a retry is with the corrected code
     allow = rules.allow_changed | ({"code"} if rules.retry_failed else frozenset())
     allow |= frozenset() if stored_run.ever_started else {"data"}  # no trial has seen any: its write has failed
     code_lines = partial(_code_lines, resumed.definition, before)
     data_lines = partial(_data_lines, resumed, before)
-    check_unchanged(before, resumed.definition.plan, call.definition.where, allow, code_lines, failed, data_lines)
+    count_failed = partial(_count_failed, stored_run)
+    check_unchanged(before, resumed.definition.plan, call.definition.where, allow, code_lines, count_failed, data_lines)
     return AttachedRun(
         call=resumed,
         stored_run=stored_run,
@@ -129,6 +129,10 @@ def _resumed(call: CheckedCall, stored_run: StoredRun, driver: DriverIdentity) -
         retry_failed=rules.retry_failed and not (replaces and stored_run.retried),
         replaces=replaces,
     )
+
+
+def _count_failed(stored_run: StoredRun) -> int:
+    return len([trial for trial in stored_run.sweep().trials.values() if trial.status is TrialStatus.FAILED])
 
 
 def _as_started(call: CheckedCall, before: Plan) -> CheckedCall:

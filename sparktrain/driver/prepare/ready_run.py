@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 
+from sparktrain.base.garbage import uncollected
 from sparktrain.datasets.manifest import MemberData
 from sparktrain.display.progress import Display
 from sparktrain.driver.continuation.enqueued_sampler import EnqueuedSampler
@@ -20,6 +21,7 @@ from sparktrain.state.events import Allotment
 logger = logging.getLogger("sparktrain")
 
 
+@uncollected()
 def request_of(owned: OwnedRun, agents: int, display: Display, data: MemberData | None = None) -> RunRequest:
     """The run for the coordinator, on so many agents; `data` is what `OwnedRun.write_data` returned.
 

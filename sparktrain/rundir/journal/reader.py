@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktrain.base.garbage import uncollected
 from sparktrain.errors import JournalCorruptError
 from sparktrain.rundir.journal.journal_file import BATCH, SNAPSHOT, Content, Fault, Followed, decode
 from sparktrain.rundir.layout import JournalLayout, within
@@ -63,6 +64,7 @@ class Tail:
         """The highest term so far; 0 when there is none."""
         return self._listed.highest if self._listed is not None else 0
 
+    @uncollected()
     def read_new(self) -> JournalContents:
         """Read the records since the last call, or all (see `JournalContents.afresh`). Blocks; raises as `read` does.
 
