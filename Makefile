@@ -2,7 +2,7 @@
 
 BIN := .venv/bin
 RINGS := architecture unit histories contract process spark hadoop training torch faults hosts examples
-BENCHMARKS := local_start command_start coordinator scaling scaling_cases allocation grpc_agents isolation keras_trials first_line heavy_tail stopping \
+BENCHMARKS := local_start command_start coordinator scaling scaling_cases allocation grpc_agents isolation keras_trials first_line heavy_tail stopping optuna_rival \
     recovery growth notice first_allreduce parameter_server step_time step_trace local_steps checkpoint_stall memory_checkpoint kills healing_kills driver_death cluster_coordinator resume \
     hdfs_throughput journal reports suggest search_quality tracking report page runs_page short_trials sklearn_search fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
 TORCH_BENCHMARKS := torch_feed torch_shuffle torch_step torch_recovery
@@ -137,7 +137,7 @@ bench: horovod hadoop torch ## all benchmarks, about half an hour; make bench-is
 	@for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name || exit; done
 	@for name in $(TORCH_BENCHMARKS); do .venv-torch/bin/python -m benchmarks.$$name || exit; done
 
-profile: horovod ## where the time of one case goes, stage by stage: CASE=trial, search_cv or torch_step
+profile: horovod ## where the time of one case goes, stage by stage: CASE=trial, search_cv, torch_step, shuffle or recovery
 	@$(if $(filter torch%,$(CASE)),.venv-torch/bin,$(BIN))/python -m benchmarks.time_budget $(CASE)
 
 soak: horovod hadoop ## an hour of sweeps and gangs under random kills, outages, full disks and clock jumps; ARGS="--seconds 600 --seed 7"

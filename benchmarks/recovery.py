@@ -284,13 +284,14 @@ def replacements(spark, kills: int) -> list[float]:
     return found
 
 
-def row(name: str, seconds: list[float], target_s: float) -> tuple[str, str, str, str]:
-    """The median and the range of some recoveries, beside their target."""
+def row(name: str, seconds: list[float], target_s: float | None = None) -> tuple[str, ...]:
+    """The median and the range of some recoveries, beside their target if they have one."""
     middle = median(seconds)
-    return name, f"{middle:.2f} s", f"{min(seconds):.2f} to {max(seconds):.2f} s", at_most(middle, target_s, " s")
+    target = [] if target_s is None else [at_most(middle, target_s, " s")]
+    return name, f"{middle:.2f} s", f"{min(seconds):.2f} to {max(seconds):.2f} s", *target
 
 
-def others(spark, runs: str, kills: int) -> list[tuple[str, str, str, str]]:
+def others(spark, runs: str, kills: int) -> list[tuple[str, ...]]:
     """The rows of rings that restart, and of executors."""
     rows = [row("tensorflow", recoveries(spark, "tensorflow", runs, kills), TARGET_S)]
     for rank in (0, 1):

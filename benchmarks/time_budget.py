@@ -3,10 +3,13 @@
     make profile CASE=trial        an empty trial on a warm pool, in a process that is forked from TensorFlow and Keras
     make profile CASE=search_cv    a fit of 50 ms of `search_cv` on a warm pool
     make profile CASE=torch_step   a step of DDP in a gang of two, beside torchrun
+    make profile CASE=shuffle      a row of `to_tf`, in order and shuffled
+    make profile CASE=recovery     from the kill of a member with 1 GB of state to the next step
 
 The stages of the first two are the spans of sparktrain, without those inside of them. What a process spends outside of
 spans is a row of its own: event loops and gRPC in the driver and its agents, the page tables of forks and exits in the
-kernel. The stages of a step are those of torch's own profiler.
+kernel. The stages of a step are those of torch's own profiler, those of a row the functions of the feed
+(`benchmarks.shuffle_budget`), and those of a recovery moments that its members note (`benchmarks.recovery`).
 """
 
 import argparse
@@ -28,12 +31,15 @@ from benchmarks.bare_forks import bare_fork_ms
 from benchmarks.burning import FIT_S
 from benchmarks.machine import show
 from benchmarks.short_functions import empty
+from benchmarks.shuffle_budget import show_shuffle
 from sparktrain.base.spans import FOLDER_KEY, read_spans
 
 SLOTS = 2
 TRIALS = 128
 FITS = 64
 STEPS = 100
+KILLS, STATE_MB = 3, 1024
+"""Of the recovery."""
 OPERATIONS = 12
 """Rows of the table of a step."""
 STAGES = {
@@ -178,12 +184,26 @@ def show_torch_step() -> None:
     show("A step of DDP with 32 MiB", ("operation", OURS, RIVAL, "more"), rows)
 
 
+def show_recovery() -> None:
+    """Print the stages of a recovery, which `recoveries` shows, and how long each takes."""
+    from benchmarks.recovery import recoveries, row
+
+    with TemporaryDirectory(prefix="sparktrain-benchmark-") as runs:
+        seconds = recoveries(st.local(slots=SLOTS), "horovod", runs, KILLS, mb=STATE_MB)
+    name = f"from SIGKILL of one of two members with {STATE_MB} MB to the next step"
+    show("A recovery", ("", "median", "all"), [row(name, seconds)])
+
+
+SINGLE_CASES = {"torch_step": show_torch_step, "shuffle": show_shuffle, "recovery": show_recovery}
+"""Those that need no spans."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("case", choices=[*SWEEPS, "torch_step"])
+    parser.add_argument("case", choices=[*SWEEPS, *SINGLE_CASES])
     case = parser.parse_args().case
-    if case == "torch_step":
-        show_torch_step()
+    if case in SINGLE_CASES:
+        SINGLE_CASES[case]()
     elif folder := os.environ.get(FOLDER_KEY):
         show_sweep(SWEEPS[case], Path(folder))
     else:
