@@ -3,7 +3,8 @@
     python -m benchmarks.memory_checkpoint [--mb 100 1024] [--rounds 8] [--block 40] [--kills 5]
 
 Two members on this machine train dense layers of the given size; a round is a block of steps without snapshots and one
-with them, in the same processes. Then the second member is killed, with no checkpoint in the store.
+with them, in the same processes. What a snapshot adds to its steps stands beside a plain copy of so much memory. Then
+the second member is killed, with no checkpoint in the store.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import sparktrain as st
 from benchmarks.machine import at_most, show
 
 COST_TARGET = 0.02
+COPY_TARGET, COPIES = 1.2, 5
+"""Limit of what a snapshot costs the steps, as a multiple of a plain copy, and how often that is measured."""
 RESTART_TARGET_S = 1.0
 LOST_TARGET_S = 1.0
 LATER_S = 0.37
@@ -172,12 +175,29 @@ def _cost_rows(pool, runs: str, mb: int, rounds: int, block_steps: int) -> list[
     each_slower = [after / before - 1 for before, after in zip(plain, kept, strict=True)]
     slower, slow = mean(kept) / mean(plain) - 1, ", ".join(f"{100 * each:.1f}" for each in each_slower)
     whole_s = block_steps * sum(kept)
+    snapshot_s = block_steps * (sum(kept) - sum(plain)) / max(1, found["snapshots"])
+    copy_s = _copy_s(mb)
     return [
         (f"{mb} MB: a step without, with", f"{1000 * mean(plain):.1f} ms, {1000 * mean(kept):.1f} ms", ""),
         (f"{mb} MB: slower by", f"{100 * slower:.1f} % ({slow})", at_most(100 * slower, 100 * COST_TARGET, " %")),
+        (f"{mb} MB: a snapshot, a plain copy of so much memory", f"{snapshot_s:.2f} s, {copy_s:.2f} s", ""),
+        (f"{mb} MB: ratio", f"{snapshot_s / copy_s:.2f}", at_most(snapshot_s / copy_s, COPY_TARGET)),
         (f"{mb} MB: waits for snapshots", f"{100 * found['seconds'] / whole_s:.1f} %", ""),
         (f"{mb} MB: between snapshots", f"{whole_s / max(1, found['snapshots']):.1f} s", ""),
     ]
+
+
+def _copy_s(mb: int) -> float:
+    """Seconds to copy so many megabytes within a process, to memory that is there already; the median of some."""
+    import numpy as np
+
+    source, target = np.ones(mb * 2**20, np.uint8), np.ones(mb * 2**20, np.uint8)
+    seconds = []
+    for _ in range(COPIES):
+        started_at = time.perf_counter()
+        np.copyto(target, source)
+        seconds.append(time.perf_counter() - started_at)
+    return median(seconds)
 
 
 def _kill_rows(pool, runs: str, mb: int, kills: int) -> list[tuple[str, str, str]]:

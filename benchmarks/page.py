@@ -1,10 +1,13 @@
 """The live page of a run: what it costs the driver with three readers, and how soon an event is on the screen.
 
-    python -m benchmarks.page [--trials 100] [--seconds 20]
+    python -m benchmarks.page [--trials 100] [--seconds 20] [--stored 100000]
 
 Trials that report each second run at once on this machine. The driver's CPU time is measured over the same number of
 seconds without a page, and with one that three readers follow as browsers do. Then trials end one by one, and
 Chromium, which shows the table, is asked for the row until it has the new status.
+
+At last a page opens a run of many trials that has ended, beside the same rows as a table in a file of static HTML.
+First paint is by the browser's own clock, and memory that of the process of its tab.
 """
 
 import argparse
@@ -21,10 +24,13 @@ import psutil
 
 import sparktrain as st
 from benchmarks.machine import show
+from benchmarks.report import stored_run
 from sparktrain.views.page.live_page import LivePage
 
 READERS = 3
 CPU_SHARE, SCREEN_S = 0.02, 1.0
+PAINT_RATIO, TAB_MB = 1.2, 300.0
+READY = "body[data-ready=yes]"
 
 
 def learn(x: int, folder: str, ctx: Any) -> dict[str, float]:
@@ -45,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--stored", type=int, default=100_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
         thread = threading.Thread(target=_train, args=(folder, given.trials))
@@ -72,6 +79,48 @@ def main() -> None:
         ("the slowest of them", f"{max(seen):.2f} s", _met(max(seen), SCREEN_S, "1 s")),
     ]  # fmt: skip
     show(f"{given.trials} running trials that report each second", ("", "", "target"), rows)
+    if given.stored:
+        show(f"{given.stored:,} trials of a run that has ended", ("", "", "target"), _stored_rows(given.stored))
+
+
+def _stored_rows(trials: int) -> list[tuple[str, str, str]]:
+    """The page of a run that has ended, beside static HTML."""
+    with tempfile.TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+        directory, table = stored_run(Path(folder), trials, 0), Path(folder, "table.html")
+        cells = "".join(f"<td>{text}</td>" for text in ("succeeded", "host-1", "0.0001", "0.25", "64", "relu", "0.5"))
+        lines = "".join(f"<tr><td>{trial}</td>{cells}</tr>\n" for trial in range(trials))
+        table.write_text(f"<!doctype html><table>{lines}</table>")
+        static = _painted(table.as_uri(), "tr:last-child")
+        with LivePage.start(directory) as page:
+            _painted(page.url, READY)  # it reads the run once
+            live = _painted(page.url, READY)
+    ratio = live["paint_s"] / static["paint_s"]
+    return [
+        ("first paint, and the table is drawn", f"{live['paint_s']:.2f} s, {live['ready_s']:.2f} s", ""),
+        ("first paint of static HTML, and it is loaded", f"{static['paint_s']:.2f} s, {static['ready_s']:.2f} s", ""),
+        ("ratio of first paints", f"{ratio:.2f}", _met(ratio, PAINT_RATIO, f"{PAINT_RATIO:g}")),
+        ("memory of the tab", f"{live['mb']:.0f} MB", _met(live["mb"], TAB_MB, f"{TAB_MB:g} MB")),
+        ("memory of the tab with static HTML", f"{static['mb']:.0f} MB", ""),
+    ]
+
+
+def _painted(url: str, ready: str) -> dict[str, float]:
+    """Seconds until a new browser paints first, and until `ready` is there; memory of the process of the tab."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as drive:
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = drive.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
+        tab = browser.new_page()
+        tab.goto(url, timeout=120_000)
+        tab.wait_for_selector(ready, timeout=120_000)
+        ready_s = tab.evaluate("performance.now()") / 1000
+        paint_s = tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") / 1000
+        processes = psutil.Process().children(recursive=True)
+        renderers = [process for process in processes if "--type=renderer" in process.cmdline()]
+        tab_mb = max(process.memory_info().rss for process in renderers) / 1e6
+        browser.close()
+    return {"paint_s": paint_s, "ready_s": ready_s, "mb": tab_mb}
 
 
 def _train(folder: str, trials: int) -> None:
@@ -110,7 +159,7 @@ def _seen(url: str, folder: str) -> list[float]:
         browser = drive.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
         tab = browser.new_page()
         tab.goto(url)
-        tab.wait_for_selector("body[data-ready=yes]", timeout=60_000)
+        tab.wait_for_selector(READY, timeout=60_000)
         for x in range(10):
             tab.get_by_label("Filter trials").fill(f"x={x}")
             tab.locator(f'[data-trial="{x}"]').filter(has_text="running").wait_for()

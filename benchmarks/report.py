@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--reports", type=int, default=1_000_000)
     given = parser.parse_args()
     with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
-        directory, page = _written(Path(folder), given.trials, given.reports), Path(folder, "report.html")
+        directory, page = stored_run(Path(folder), given.trials, given.reports), Path(folder, "report.html")
         made = subprocess.run(
             [sys.executable, "-c", _MAKE, directory, str(page)], check=True, capture_output=True, text=True
         )
@@ -60,7 +60,7 @@ def _met(value: float, target: float, unit: str) -> str:
     return f"at most {target:g} {unit}: {'met' if value <= target else 'MISSED'}"
 
 
-def _written(folder: Path, trials: int, reports: int) -> str:
+def stored_run(folder: Path, trials: int, reports: int) -> str:
     """A search over four parameters with failures and stopped trials."""
     run, draw = ScriptedRun(folder / "runs", "large", total=trials).begin(), random.Random(1)
     run.add(
@@ -77,15 +77,17 @@ def _written(folder: Path, trials: int, reports: int) -> str:
     steps = max(1, reports // trials)
     for first in range(0, trials, 100):
         rows = []
-        for trial in range(first, min(trials, first + 100)):
-            run.at += 0.5
-            run.form(trial, hosts=(f"host-{trial % 32}",))
-            best = draw.random()
-            rows += [step_row(trial, 1, 0, at, run.at, {"accuracy": best * at / steps}) for at in range(1, steps + 1)]
-            if trial % 40 == 0:
-                run.fail(trial)
-            else:
-                run.succeed(trial, accuracy=best)
+        with run.together():
+            for trial in range(first, min(trials, first + 100)):
+                run.at += 0.5
+                run.form(trial, hosts=(f"host-{trial % 32}",))
+                best = draw.random()
+                for step in range(1, steps + 1):
+                    rows.append(step_row(trial, 1, 0, step, run.at, {"accuracy": best * step / steps}))
+                if trial % 40 == 0:
+                    run.fail(trial)
+                else:
+                    run.succeed(trial, accuracy=best)
         run.record(rows)
     run.end()
     return run.directory

@@ -124,7 +124,7 @@ def warm_rows(pool: st.Pool, folder: str, search: Search, rounds: int, target: f
 
 
 def cold_rows(folder: str, rounds: int) -> list[tuple[str, str, str]]:
-    """The rows of a search whose processes start now."""
+    """The rows of a search by processes that start now."""
     search = Search()
     data = search.data
 

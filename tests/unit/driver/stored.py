@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,7 @@ class ScriptedRun:
         overview = {"version": 1, "name": name, "started": BEGUN, "trials": total, "plan": self.plan.digest}
         self.store.put_if_absent(self.layout.spec, json.dumps(overview).encode())
         self.journal: Journal | None = None
+        self._batch: list[AnyRecord] | None = None
 
     @property
     def place(self) -> RunLocation:
@@ -87,7 +89,18 @@ class ScriptedRun:
 
     def write(self, *records: AnyRecord) -> None:
         assert self.journal is not None
-        self.journal.append(records)
+        if self._batch is None:
+            self.journal.append(records)
+        else:
+            self._batch += records
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Write the records of the block as one batch, as drivers do with those of a tick."""
+        self._batch = []
+        yield
+        records, self._batch = self._batch, None
+        self.write(*records)
 
     def begin(self, host: str = "host-1", address: str = "") -> "ScriptedRun":
         """A driver takes the run over."""
