@@ -16,7 +16,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 COMMAND_LINE = "reference/command-line-options.md"
-_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(?:notebooks/)?(\w+)\.(?:py|ipynb)\)")
+_TO_EXAMPLE = re.compile(r"\((?:\.\./)+examples/(?:notebooks/|scripts/)?(\w+)\.(?:py|ipynb)\)")
 _TO_CHANGELOG = re.compile(r"\((?:\.\./)+CHANGELOG\.md(#[^)]*)?\)")
 _TO_PAGE = re.compile(r"\]\(docs/([^)]+)\)")
 

@@ -60,7 +60,13 @@ def imports_of(*modules: str) -> Callable[[ast.Module], Iterator[Finding]]:
     return find
 
 
-OFFERED = ("sparktrain.tensorflowonspark",)
+OFFERED = (
+    "sparktrain.tensorflowonspark",
+    "sparktrain.torch.accelerate",
+    "sparktrain.torch.checkpoint_folder",
+    "sparktrain.torch.lightning",
+    "sparktrain.torch.transformers",
+)
 """Packages that users import by their own names."""
 
 

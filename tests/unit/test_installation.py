@@ -43,9 +43,12 @@ def test_spark_and_pandas_are_extras_and_no_requirement() -> None:
 
 def test_what_make_installs_has_every_extra_that_tests_need() -> None:
     (ours,) = (text for text in EXTRAS["dev"] if text.startswith("sparktrain["))
-    assert set(ours[len("sparktrain[") : -1].split(",")) == set(EXTRAS) - {"dev", "horovod", "torch", "gp"}
+    assert set(ours[len("sparktrain[") : -1].split(",")) == set(EXTRAS) - {"dev", "horovod", "torch", "trainers", "gp"}
     locked = (ROOT / "constraints.txt").read_text("utf-8")
     for extra in ("spark", "pandas", "dev"):
         for text in EXTRAS[extra]:
             name = re.split(r"[\[<>=]", text)[0]
             assert name == "sparktrain" or re.search(rf"^{name}(\[[a-z]+\])?==", locked, re.MULTILINE | re.IGNORECASE)
+    of_torch = (ROOT / "constraints-torch.txt").read_text("utf-8")
+    for text in [*EXTRAS["torch"], *EXTRAS["trainers"]]:
+        assert re.search(rf"^{text.partition('>')[0]}==", of_torch, re.MULTILINE)

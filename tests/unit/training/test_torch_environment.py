@@ -28,6 +28,7 @@ def test_a_member_finds_the_store_of_rank_0_and_its_place() -> None:
         "MASTER_PORT": "4000",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TORCHELASTIC_RESTART_COUNT": "2",
+        "TORCHELASTIC_RUN_ID": "sparktrain",
     }
     assert values["GLOO_SOCKET_IFNAME"] == values["NCCL_SOCKET_IFNAME"] == "lo"
 

@@ -33,6 +33,8 @@ def environment(formation: Formation, generation: int, environ: Mapping[str, str
         # Otherwise rank 0 would try to serve a second store on that port.
         "TORCHELASTIC_USE_AGENT_STORE": True,
         "TORCHELASTIC_RESTART_COUNT": generation - 1,
+        # Lightning starts processes of its own where it does not see this one.
+        "TORCHELASTIC_RUN_ID": "sparktrain",
     }
     interface = interface_of(formation)
     chosen = {name: interface for name in _INTERFACES if name not in environ}

@@ -1,0 +1,85 @@
+"""Metrics that a library logs in pieces: one report for each step, and none twice."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sparktrain.errors import UserError
+from sparktrain.testing import LocalContext, local_context
+from sparktrain.torch.checkpoint_folder import restored_folder, save_folder
+from sparktrain.torch.logged_metrics import LoggedMetrics, must_stop
+from sparktrain.training import current_context
+
+pytestmark = pytest.mark.torch
+
+
+@contextmanager
+def trial(folder: Path) -> Iterator[LocalContext]:
+    with local_context(directory=folder) as context:
+        current_context.enter(context)
+        try:
+            yield context
+        finally:
+            current_context._current = None
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Iterator[LocalContext]:
+    with trial(tmp_path) as context:
+        yield context
+
+
+def steps(ctx: LocalContext) -> list[tuple[int, dict[str, float]]]:
+    return [(report.step, dict(report.metrics)) for report in ctx.reports]
+
+
+def test_pieces_of_a_step_are_one_report(ctx: LocalContext) -> None:
+    logged = LoggedMetrics()
+    logged.add(4, {"loss": 2.0})
+    logged.add(4, {"val_loss": 3.0})
+    assert steps(ctx) == []
+    logged.add(9, {"loss": 1.0, "val_loss": 3.0})
+    logged.flush()
+    logged.flush()
+    assert steps(ctx) == [(4, {"loss": 2.0, "val_loss": 3.0}), (9, {"loss": 1.0, "val_loss": 3.0})]
+
+
+def test_what_comes_after_the_report_of_its_step_gets_the_next_one_where_it_is_new(ctx: LocalContext) -> None:
+    logged = LoggedMetrics()
+    logged.add(4, {"loss": 2.0})
+    logged.flush()
+    logged.add(4, {"loss": 2.0, "seconds": 7.0})
+    logged.add(5, {"loss": 1.0})
+    logged.flush()
+    assert steps(ctx) == [(4, {"loss": 2.0}), (5, {"seconds": 7.0}), (6, {"loss": 1.0})]
+
+
+def test_nothing_happens_outside_of_a_trial(tmp_path: Path) -> None:
+    logged = LoggedMetrics()
+    logged.add(1, {"loss": 2.0})
+    logged.flush()
+    save_folder(1, tmp_path / "missing")
+    assert restored_folder() is None
+    assert not must_stop()
+
+
+def test_a_folder_of_files_is_restored(tmp_path: Path) -> None:
+    files = {"model.bin": b"weights", "parts/0.bin": b"", "parts/1.bin": bytes(range(256))}
+    with trial(tmp_path / "trial"):
+        for name, content in files.items():
+            (tmp_path / "saved" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "saved" / name).write_bytes(content)
+        save_folder(7, tmp_path / "saved")
+    with trial(tmp_path / "trial"):
+        folder = Path(restored_folder() or "")
+        restored = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.bin")}
+    assert restored == files
+
+
+def test_a_checkpoint_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with trial(tmp_path) as ctx:
+        ctx.checkpoint.save(3, weight=1.0)
+    with trial(tmp_path), pytest.raises(UserError, match="checkpoint of step 3 is no folder of files"):
+        restored_folder()

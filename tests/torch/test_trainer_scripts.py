@@ -1,0 +1,83 @@
+"""The examples of scripts with libraries of PyTorch: they train in gangs and sweeps, and resume after a kill."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sparktrain as st
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "examples" / "scripts"
+RUN_S = 240.0
+CASES = {
+    "lightning": ["lightning_trainer", "--devices", "2"],
+    "lightning-fsdp": ["lightning_trainer", "--devices", "2", "--fsdp"],
+    "accelerate": ["accelerate_loop"],
+    "transformers": ["transformers_trainer"],
+    "torchdata": ["stateful_loader"],
+}
+SAVES = {"torchdata": 8}
+"""The first epoch of this script has six checkpoints."""
+JUDGED = {"lightning": "val_loss", "transformers": "eval_loss"}
+each_case = pytest.mark.parametrize("case", CASES)
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+
+
+def launched(script: Any, rates: list[float], **options: Any) -> st.SweepResult:
+    return st.launch(
+        st.local(slots=2), script, {"lr": rates}, workers_per_trial=2, backend="torch", dir="runs", name="run",
+        progress=False, **options,
+    )  # fmt: skip
+
+
+def metric_of(metrics: dict[str, Any]) -> float:
+    return next(metrics[name] for name in ("val_loss", "eval_loss", "loss") if name in metrics)
+
+
+@each_case
+def test_a_killed_member_costs_its_sweep_no_step_before_the_checkpoint(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script, *arguments = CASES[case]
+    words = [str(SAVES.get(case, 2)), str(SCRIPTS / f"{script}.py"), *arguments]
+    result = launched(st.script(Path(__file__).with_name("killed_script.py"), *words), [0.02, 0.02])
+    broken, whole = result.trials
+    assert [trial.error for trial in result.trials] == [None, None]
+    assert [trial.generations for trial in (broken, whole)] == [2, 1]
+    assert [restart.kind for restart in broken.restarts] == ["killed"]
+    assert broken.restarts[0].resumed_from_step > 0
+    assert metric_of(broken.metrics) == pytest.approx(metric_of(whole.metrics), rel=1e-5)
+    assert list(broken.history["step"]) == list(whole.history["step"])
+    assert metric_of(broken.metrics) < 0.7 * next(iter(whole.history["loss"]))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "lightning-fsdp"])
+def test_a_script_takes_the_place_of_torchrun_and_reports(case: str, tmp_path: Path) -> None:
+    script, *arguments = CASES[case]
+    command = [sys.executable, "-m", "sparktrain.torch", "--nproc-per-node", "2", "--dir", "runs", "--name", "run"]
+    ended = subprocess.run(
+        [*command, str(SCRIPTS / f"{script}.py"), "--epochs", "2", *arguments],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=RUN_S,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    [trial] = json.loads((tmp_path / "runs" / "run" / "results.json").read_text())["trials"]
+    assert metric_of(trial["metrics"]) < 10
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_stop_rule_ends_all_members_early(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    script, *arguments = CASES[case]
+    words = [str(SCRIPTS / f"{script}.py"), "--epochs", "9", *arguments]
+    rule = st.Threshold(upper=0.0)
+    result = launched(st.script(*words), [0.02], metric=JUDGED[case], mode="min", stopper=rule)
+    [trial] = result.trials
+    assert trial.status == "pruned"
+    assert max(trial.history["epoch"]) <= 2
