@@ -16,5 +16,5 @@ def run_script(module: str, arguments: Sequence[str], path: str, folder: str, ct
     """
     if os.path.isdir(folder):
         os.chdir(folder)
-    script_run.run_script(module, arguments, path and os.path.abspath(path))
+    script_run.run_script(module, arguments, path)
     return dict(ctx.reported)

@@ -36,8 +36,8 @@ _FRAME = " \t│|"
 def run_script(module: str, arguments: Sequence[str], path: str) -> None:
     """Run the file of `module` as `__main__`, in the working directory of this process.
 
-    `path` is that of the script as the user wrote it, absolute; empty for a module that Python runs by `-m`. Blocks
-    until the script ends. Raises UserError for another exit code than 0, and what the script raises.
+    `path` is that of the script as the user wrote it; empty for a module that Python runs by `-m`. Blocks until the
+    script ends. Raises UserError for another exit code than 0, and what the script raises.
     """
     if code := _exit_code(module, arguments, path):
         raise UserError(f"the script has called sys.exit({code!r})")
@@ -60,7 +60,7 @@ def _run_file(module: str, path: str) -> None:
     origin = _file_of(module)
     names = vars(sys.modules["__main__"])
     # Files beside the script are where it lies, on hosts that have it; its code is what the driver has sent.
-    names["__file__"] = path if os.path.exists(path) else origin
+    names["__file__"] = os.path.abspath(path) if os.path.exists(path) else origin
     exec(compile(Path(origin).read_bytes(), origin, "exec", dont_inherit=True), names)
 
 
