@@ -50,3 +50,9 @@ def test_the_function_learns_in_a_gang(tmp_path: Path) -> None:
     _, trial = ran(tmp_path, "train_torch.py")
     assert trial["metrics"]["steps"] == 5 * 4096 // (2 * 64)
     assert trial["metrics"]["error"] < 0.2
+
+
+def test_members_that_hold_parts_learn(tmp_path: Path) -> None:
+    _, trial = ran(tmp_path, "train_in_parts.py")
+    assert trial["metrics"]["loss"] < 8.0  # 16 without a model
+    assert len([*tmp_path.glob("sparktrain-runs/*/trials/0000/checkpoints/gen-0001/data/*.slices-0001.json")]) == 2

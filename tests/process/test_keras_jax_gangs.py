@@ -21,7 +21,7 @@ from tests.process import keras_jax_programs
 
 EQUAL = 1e-5
 PART_NAMES = {
-    *("slices-0000.json", "state.json", "tensors-00000.safetensors"),
+    *("slices-0000.json", "part-0000-00000.safetensors", "state.json", "tensors-00000.safetensors"),
     *("slices-0001.json", "part-0001-00000.safetensors"),
 }
 """The files of both members."""

@@ -18,7 +18,7 @@ from sparktrain.config.option_catalog import PoolKeywords, RunKeywords, SweepKey
 
 DOCS = Path(__file__).parents[2] / "docs"
 DENIED = {
-    "Model parallelism.": ("model_parallel", "tensor_parallel", "pipeline_parallel"),
+    "A wrapper that splits models.": ("model_parallel", "tensor_parallel", "pipeline_parallel"),
     "Sharded optimizers": ("shard_optimizer", "sharded_optimizer", "zero_stage", "fsdp"),
     "Readers with predicates": ("predicate", "row_filter", "transform_spec"),
     "A server with users and quotas.": ("quota", "users", "run_server"),

@@ -39,8 +39,9 @@ def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict
 def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
     if split_arrays(value) is not None:
         raise TypeError(
-            f"{_named(path)} is a {type(value).__name__}, and other members hold parts of it: save a model of "
-            "Keras, or gather the array first, on every member, by jax.experimental.multihost_utils.process_allgather"
+            f"{_named(path)} is a {type(value).__name__}, and other members hold parts of it: save the model that "
+            "has it, or gather it first, on every member, by full_tensor() of PyTorch, or by "
+            "jax.experimental.multihost_utils.process_allgather"
         )
     if hasattr(value, "__array__"):
         array = value if _constant(value) else np.array(value.__array__(), order="C")

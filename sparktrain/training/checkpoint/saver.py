@@ -62,6 +62,7 @@ ALIKE = "alike"
 """The key, in the document of a state, of whether all members draw the same random numbers."""
 _DRAWING = "drawing_members"
 """The key, in the document of a state, of the number of members that have generators of their own in it."""
+_BY_ALL = "; members that hold parts of a model must all call ctx.checkpoint.save(), without `if ctx.rank == 0`"
 _CALL = "ctx.checkpoint.save"
 _RESTORE = "ctx.checkpoint.restore"
 """In messages."""
@@ -314,8 +315,9 @@ class CheckpointSaver:
     ) -> None:
         """Checkpoint the state after `step` finished steps. Only rank 0 may call it, in any thread, between two steps.
 
-        Where members hold parts of `model`, as with `keras.distribution.ModelParallel`, every member calls it, after
-        the same steps: each writes what it has, and one that does not call it leaves the others without the checkpoint.
+        Where members hold parts of `model`, as with `keras.distribution.ModelParallel` or `fully_shard` of PyTorch,
+        every member calls it, after the same steps: each writes what it has, and one that does not call it leaves the
+        others without the checkpoint.
         All other arguments are those of rank 0 then.
 
         Blocks while it copies the state to host memory (see `capture`); a thread writes the copy. When the save before
@@ -415,10 +417,9 @@ class CheckpointSaver:
         """Resume from the newest checkpoint; returns None without one, as in the first generation.
 
         Every rank calls it before it trains, with what `save` gets: a model of Keras, built and compiled, or objects of
-        PyTorch, in the same order. It sets the model,
-        its optimizer and the random generators. `alike`: every rank drew the same random numbers as rank 0.
-        Blocks on the local disk. Raises UserError when the checkpoint is of another model, CheckpointError when the
-        files cannot be read.
+        PyTorch, in the same order. It sets the model, its optimizer and the random generators. `alike`: every rank drew
+        the same random numbers as rank 0. Blocks on the local disk. Raises UserError when the checkpoint is of another
+        model, CheckpointError when the files cannot be read.
         """
         if not (folder := self._folder()):
             return None
@@ -488,6 +489,7 @@ class CheckpointSaver:
             notice(
                 f"step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
                 f"waits, up to {self._save_timeout_s:.0f} s for each; save less often, or in a faster store"
+                f"{self._hint(late)}"
             )
         with self._changed:
             self._changed.wait_for(self._all_through, self._save_timeout_s - self._quiet_s)
@@ -564,8 +566,14 @@ class CheckpointSaver:
             if not self._changed.wait_for(self._all_through, timeout_s):
                 late = self._staged or self._in_flight
                 assert late is not None
-                return f"step {late.snapshot.step} was not checkpointed within {timeout_s:.0f} s: the store may be slow"
+                limit = f"{timeout_s:.0f} s"
+                step = late.snapshot.step
+                return f"step {step} was not checkpointed within {limit}: the store may be slow{self._hint(late)}"
             return self._problem
+
+    def _hint(self, late: _Job) -> str:
+        """What else may be wrong with a save that takes long."""
+        return _BY_ALL if late.snapshot.part and self.is_chief else ""
 
     def _warn(self, problem: str) -> None:
         """Print `problem`, the first time only: a disk that is full stays full."""

@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 from sparktrain.errors import CheckpointError
 from sparktrain.training.checkpoint import tensor_slices
+from sparktrain.training.checkpoint.part_files import KEYS, TYPES, save_pieces
 from sparktrain.training.checkpoint.tensor_slices import (
     Index,
     TensorSlice,
@@ -45,7 +46,8 @@ _PLAIN = _INTEGERS | {"float16", "float32", "float64", "bool"}
 """The types of safetensors' numpy API; any other, such as bfloat16, is stored as integers of its size."""
 _DTYPES = {f"{sign}{8 * size}": f"{kind}{size}" for sign, kind in (("I", "i"), ("U", "u")) for size in (1, 2, 4, 8)}
 _DTYPES |= {"F16": "f2", "F32": "f4", "F64": "f8", "BOOL": "bool"}
-"""The names of these types in a file's header, and NumPy's."""
+_DTYPES |= {"BF16": "u2", "F8_E4M3": "u1", "F8_E5M2": "u1"}
+"""The names of these types in a file's header, and NumPy's; integers for those that NumPy lacks."""
 _LENGTH_BYTES = 8
 """At the start of a file: the length of its header."""
 _FOREIGN = "sparktrain"
@@ -86,11 +88,15 @@ def save_part(
     """Write what member `rank` has of a state to files in the new `folder`, with an index of its slices.
 
     `slices` name pieces of split tensors among `tensors`; no other member has any of these elements. The chief writes a
-    `document`, and all tensors that are not split. `TensorFiles` reads a folder with the files of all members. Blocks
-    and raises as `save`.
+    `document`, and all tensors that are not split. `TensorFiles` reads a folder with the files of all members, and
+    torch reads the pieces (`part_files`). Blocks and raises as `save`.
     """
+    pieces = [entry for entry in slices if entry.dtype in TYPES]
+    named = {entry.key for entry in pieces}
     with _writing(folder):
-        _save_tensors(folder, f"part-{rank:04d}" if rank else "tensors", tensors, shard_bytes)
+        save_pieces(folder, rank, tensors, pieces, shard_bytes)
+        unnamed = {key: tensor for key, tensor in tensors.items() if key not in named}
+        _save_tensors(folder, f"tensors-{rank:04d}" if rank else "tensors", unnamed, shard_bytes)
         save_index(folder, rank, slices)
         if document is not None:
             save_document(folder, document)
@@ -153,6 +159,27 @@ class TensorFiles:
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
+
+    @property
+    def is_split(self) -> bool:
+        """Whether several members have written it."""
+        return len(list(self.folder.glob("slices-*.json"))) > 1
+
+    @property
+    def split_bytes(self) -> int:
+        """The bytes of all tensors that are in slices."""
+        slices = [entries[0] for entries in self._slices.values()]
+        return sum(math.prod(entry.shape) * dtype_of(entry.dtype).itemsize for entry in slices)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of the tensor `name`."""
+        with self._reading(name):
+            if name in self._slices:
+                return self._slices[name][0].shape
+            if name in self._foreign:
+                return tuple(self._foreign[name][1])
+            [(_, key, file)] = self._parts[name]
+            return tuple(file.shape(key))
 
     def read(self, name: str) -> Array:
         """A copy of the tensor `name`, in memory."""
@@ -224,8 +251,9 @@ class TensorFiles:
             raise CheckpointError(f"tensor {name!r} cannot be read from {self.folder}: {error}") from error
 
     def _index(self, file: "_MappedFile") -> None:
+        pieces = json.loads(file.metadata.get(KEYS, "{}"))
         for key in file.keys:
-            name, _, start = key.partition(_CUT)
+            name, _, start = pieces.get(key, key).partition(_CUT)
             self._parts.setdefault(name, []).append((int(start or 0), key, file))
         self._foreign |= json.loads(file.metadata.get(_FOREIGN, "{}"))
 
@@ -352,11 +380,17 @@ def _as_integers(name: str, tensor: Array) -> Array:
 
 
 def dtype_of(name: str) -> np.dtype[Any]:
-    """The dtype `name`; one that numpy lacks comes from `ml_dtypes`, which TensorFlow installs."""
+    """The dtype `name`; one that numpy lacks comes from `ml_dtypes`, which TensorFlow installs.
+
+    Without `ml_dtypes`, as beside PyTorch alone, integers stand for the types of `TYPES`.
+    """
     try:
         return np.dtype(name)
     except TypeError:
+        pass
+    try:
         import ml_dtypes
-
-        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return dtype
+    except ImportError:
+        return np.dtype(_DTYPES[TYPES[name]])
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return dtype

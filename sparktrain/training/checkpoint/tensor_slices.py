@@ -1,7 +1,7 @@
 """Slices of tensors that several members write, and which file has which slice.
 
-Each member writes the slices that it has and an index of them. All indices together cover each split tensor once. A
-reader of some elements reads only the slices that have these.
+Each member writes the slices that it has and an index of them. All indices together cover each split tensor; slices
+that share elements are equal. A reader of some elements reads only the slices that have these.
 """
 
 import math
@@ -54,8 +54,8 @@ def save_index(folder: Path, rank: int, slices: Sequence[TensorSlice]) -> None:
 def read_indices(folder: Path) -> dict[str, list[TensorSlice]]:
     """The slices of each split tensor in `folder`, by its name.
 
-    Raises OSError, and ValueError where they do not cover each tensor exactly once, as when the part of a member is
-    missing.
+    Raises OSError, and ValueError where they do not cover each tensor, as when the part of a member is missing, or
+    overlap without being equal.
     """
     slices: dict[str, list[TensorSlice]] = {}
     for path in sorted(folder.glob("slices-*.json")):
@@ -127,13 +127,15 @@ def _problem(entries: Sequence[TensorSlice]) -> str:
         return "are of several tensors"
     if any(len(entry.start) != len(shape) or len(entry.stop) != len(shape) for entry in entries):
         return f"have other dimensions than {shape}"
+    # Members that have an equal piece without knowing of each other have both written it.
+    entries = [*{(entry.start, entry.stop): entry for entry in entries}.values()]
     starts = np.array([entry.start for entry in entries], "int64").reshape(len(entries), len(shape))
     stops = np.array([entry.stop for entry in entries], "int64").reshape(len(entries), len(shape))
     if (starts < 0).any() or (starts >= stops).any() or (stops > np.array(shape, "int64")).any():
         return f"reach beyond its shape {shape}"
     count = sum(math.prod(entry.piece_shape) for entry in entries)
     if count != math.prod(shape):
-        return f"have {count} of its {math.prod(shape)} elements: the part of a member is missing, or there twice"
+        return f"have {count} of its {math.prod(shape)} elements: the part of a member is missing"
     for number in range(len(entries) - 1):
         apart = (stops[number + 1 :] <= starts[number]) | (starts[number + 1 :] >= stops[number])
         if not apart.any(axis=1).all():

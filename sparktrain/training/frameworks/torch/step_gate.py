@@ -8,6 +8,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from sparktrain.training.checkpoint.retention import Retention
+from sparktrain.training.frameworks.torch.split_tensors import is_distributed
 
 _SMALLEST = 2**16
 """Bytes: smaller tensors are copied at once."""
@@ -59,7 +60,8 @@ def _all_tensors(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     return (
-        tensor.device.type == "cpu"
+        not is_distributed(tensor)
+        and tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and tensor.is_contiguous()
         and not (tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference())

@@ -23,6 +23,7 @@ class Torch(Framework):
     )
     values = "sparktrain.training.frameworks.torch.torch_values"
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
+    arrays = "sparktrain.training.frameworks.torch.split_tensors"
     data = "sparktrain.training.frameworks.torch.torch_feeds"
     schedules = "sparktrain.training.frameworks.torch.torch_distribution"
     loops = "sparktrain.training.frameworks.torch.torch_loop"

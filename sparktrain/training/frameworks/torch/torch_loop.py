@@ -11,8 +11,9 @@ from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic.loop_steps import LoopSteps
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader, reads_unknown
+from sparktrain.training.frameworks.torch.state_packing import GENERATOR
 from sparktrain.training.frameworks.torch.torch_distribution import connect_again, distributed_models
-from sparktrain.training.frameworks.torch.torch_state import GENERATOR, NotedState, states_in
+from sparktrain.training.frameworks.torch.torch_state import NotedState, states_in
 
 
 def loop_steps(parts: Sequence[Any], healing: RingHealing) -> "TorchLoopSteps | None":

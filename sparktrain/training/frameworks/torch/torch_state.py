@@ -1,37 +1,39 @@
 """State dicts of PyTorch as arrays and JSON, for checkpoints, and back: see `Framework.state`. No pickle.
 
-A state dict is plain data: tensors, arrays and numbers of NumPy, Python's numbers, strings and None, in dicts, lists
-and tuples. Whatever else is in one would need a pickle, and is refused by the path to it.
+Where members hold parts of the tensors (`split_tensors`), each saves its own pieces, and reads what it holds.
 """
 
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from sparktrain.base.formatting import size as shown_size
 from sparktrain.base.model_kinds import named_kinds
-from sparktrain.config.param_values import described
 from sparktrain.errors import OutOfStepError, UserError
 from sparktrain.training.checkpoint.retention import Retention
-from sparktrain.training.checkpoint.tensor_files import MEMBER, MEMBER_BYTES, Array, TensorFiles, numeric
+from sparktrain.training.checkpoint.tensor_files import MEMBER, MEMBER_BYTES, Array, TensorFiles
+from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.weight_digests import difference
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
+from sparktrain.training.frameworks.torch.split_tensors import as_numpy, from_numpy, split_parts
+from sparktrain.training.frameworks.torch.state_packing import (
+    GENERATOR,
+    Packing,
+    PartName,
+    PartPacking,
+    copied_array,
+    unpacked,
+)
 from sparktrain.training.frameworks.torch.step_gate import StepGate, updated_tensors
 from sparktrain.training.frameworks.torch.torch_distribution import distributed_models
+from sparktrain.training.notices import notice
 
-_PREFIX = "state/"
-GENERATOR = f"{_PREFIX}generator"
 _STATES = "states"
-_INTEGERS = {1: torch.uint8, 2: torch.int16}
-"""By size, what travels in place of floating-point types that NumPy lacks, such as bfloat16."""
-_DICTS: dict[str, Any] = {"dict": dict, "counter": Counter, "ordered": OrderedDict}
-_LISTS: dict[str, Any] = {"list": list, "tuple": tuple}
-_NESTED = 100
-"""How deep a state dict may be nested: one that contains itself has no end."""
 _SHOWN = 3
 
 
@@ -53,7 +55,7 @@ class NotedState:
 
 def states_in(files: TensorFiles) -> list[Any]:
     """The states of all parts in `files`."""
-    return [_unpacked(state, files.read) for _, state in files.document[_STATES]]
+    return [unpacked(state, files) for _, state in files.document[_STATES]]
 
 
 def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -61,22 +63,33 @@ def captured(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str
 
     Raises TypeError for what is no plain data.
     """
-    packing = _Packing(spare, {})
-    states = [[_kind(part), packing.packed(_state_of(part), _name(part))] for part in parts]
-    return {_STATES: states}, packing.arrays
+    packing = Packing(spare, {})
+    return {_STATES: _packed(packing, parts)}, packing.arrays
 
 
 def retained(parts: Sequence[Any], spare: Mapping[str, Array]) -> tuple[dict[str, Any], dict[str, Array], Retention]:
     """As `captured`, but with the memory of the CPU that an optimizer among the parts updates: its step waits."""
     updated = updated_tensors(parts)
-    packing = _Packing(spare, {tensor.data_ptr(): tensor.nbytes for tensor in updated})
+    packing = Packing(spare, {tensor.data_ptr(): tensor.nbytes for tensor in updated})
     retention = StepGate(updated)
     try:
-        states = [[_kind(part), packing.packed(_state_of(part), _name(part))] for part in parts]
+        states = _packed(packing, parts)
     except BaseException:
         retention.end()
         raise
     return {_STATES: states}, packing.arrays, retention
+
+
+def captured_part(
+    parts: Sequence[Any], spare: Mapping[str, Array], rank: int
+) -> tuple[dict[str, Any], dict[str, Array], list[TensorSlice]]:
+    """As `captured`, of the pieces that the member `rank` writes; rank 0 also writes what is not split.
+
+    The tensors have the names that torch's own distributed checkpoints give them, as in `model.0.weight` and
+    `optimizer.state.0.weight.exp_avg`.
+    """
+    packing = PartPacking(spare, rank)
+    return {_STATES: _packed(packing, parts)}, packing.arrays, packing.slices
 
 
 def assign(
@@ -105,7 +118,8 @@ def assign(
             f"the checkpoint of step {step} has states of {', '.join(saved_kinds)}, and restore() got "
             f"{', '.join(map(_kind, parts)) or 'none'}: pass what save() got, in the same order"
         )
-    states = [_unpacked(state, files.read) for _, state in document[_STATES]]
+    _notice_whole(parts, files, size=place[1])
+    states = [unpacked(state, files, _like(part)) for part, (_, state) in zip(parts, document[_STATES], strict=True)]
     for part, state in zip(parts, states, strict=True):
         if isinstance(part, torch.nn.Module) and (problem := "; ".join([*_differences(_plain(part), state)][:_SHOWN])):
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
@@ -131,7 +145,7 @@ def assign_metrics(parts: Sequence[Any], files: TensorFiles, place: tuple[int, i
 
 def own(parts: Sequence[Any]) -> dict[str, Array]:
     """Copies of the buffers, which differ between steps of `DistributedDataParallel`, and of the CPU's generator."""
-    states = {name: _array(buffer, None, name) for name, buffer in _buffers(parts).items()}
+    states = {name: copied_array(buffer, None, name) for name, buffer in _buffers(parts).items()}
     return {**states, GENERATOR: torch.get_rng_state().numpy().copy()}
 
 
@@ -170,7 +184,7 @@ def check_equal(ring: Ring, parts: Sequence[Any]) -> None:
                 slots = {key: slot for key, slot in state.items() if isinstance(slot, torch.Tensor)}
                 if parameter in trained:
                     tensors |= {f"{trained[parameter]} ({key})": slot for key, slot in slots.items()}
-    arrays = [(name, _with_numpy_type(tensor).cpu().numpy()) for name, tensor in sorted(tensors.items())]
+    arrays = [(name, as_numpy(tensor)) for name, tensor in sorted(tensors.items())]
     if unequal := difference(ring, arrays):
         raise OutOfStepError(
             f"{unequal}: the members do not train one model. Change weights, and what the optimizer has, on all ranks "
@@ -179,8 +193,8 @@ def check_equal(ring: Ring, parts: Sequence[Any]) -> None:
 
 
 def is_split(parts: Sequence[Any]) -> bool:
-    """False: each member has the model whole."""
-    return False
+    """Whether members hold parts of a model, as with `fully_shard`, or of tensors that an optimizer has."""
+    return split_parts([_plain(part) for part in parts])
 
 
 def _plain(part: Any) -> Any:
@@ -194,11 +208,61 @@ def _state_of(part: Any) -> Any:
 
 
 def _kind(part: Any) -> str:
-    return part.kind if isinstance(part, NotedState) else type(_plain(part)).__name__
+    if isinstance(part, NotedState):
+        return str(part.kind)
+    sharded: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
+    # `fully_shard` gives a module another class: without it the parts of a model could not be read into the model.
+    return next(kind.__name__ for kind in type(_plain(part)).__mro__ if not issubclass(kind, sharded))
 
 
-def _name(part: Any) -> str:
-    return f"state_dict() of {_kind(part)}"
+def _packed(packing: Packing, parts: Sequence[Any]) -> list[Any]:
+    """The kind and the state of each part, as JSON values."""
+    return [
+        [_kind(part), packing.packed(_state_of(part), (name,))] for part, name in zip(parts, _names(parts), strict=True)
+    ]
+
+
+def _names(parts: Sequence[Any]) -> list[PartName]:
+    """What each part is called in messages, and in the names of tensors that members hold in parts."""
+    modules = [_plain(part) for part in parts if isinstance(part, torch.nn.Module)]
+    parameters = {id(tensor): name for module in modules for name, tensor in module.named_parameters()}
+    names: list[PartName] = []
+    for part in parts:
+        label = _label(part)
+        count = 1 + sum(name.label.rstrip("0123456789") == label for name in names)
+        by_index: dict[Any, str] = {}
+        if isinstance(part, torch.optim.Optimizer):
+            trained = [id(tensor) for group in part.param_groups for tensor in group["params"]]
+            by_index = {index: parameters[tensor] for index, tensor in enumerate(trained) if tensor in parameters}
+        names.append(PartName(f"state_dict() of {_kind(part)}", f"{label}{count if count > 1 else ''}", by_index))
+    return names
+
+
+def _label(part: Any) -> str:
+    if isinstance(part, torch.nn.Module):
+        return "model"
+    return "optimizer" if isinstance(part, torch.optim.Optimizer) else _kind(part).lower()
+
+
+def _like(part: Any) -> Any:
+    """What the tensors of a part's state are laid out like, in dicts as those of the state."""
+    if isinstance(part, torch.nn.Module):
+        return _plain(part).state_dict()
+    if isinstance(part, torch.optim.Optimizer):
+        trained = [tensor for group in part.param_groups for tensor in group["params"]]
+        return {"state": dict(enumerate(trained))}
+    return None
+
+
+def _notice_whole(parts: Sequence[Any], files: TensorFiles, *, size: int) -> None:
+    """Print where each member gets all of a model that members held in parts."""
+    models = [part for part in parts if isinstance(part, torch.nn.Module)]
+    if size > 1 and models and files.is_split and not is_split(parts):
+        notice(
+            f"the checkpoint of step {files.document['step']} has a {_kind(models[0])} that members held in parts, and "
+            f"each member now gets all of it ({shown_size(files.split_bytes)}): call fully_shard(model) before "
+            "ctx.checkpoint.restore(model, ...) to have parts again"
+        )
 
 
 def _differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[str]:
@@ -227,132 +291,6 @@ def _buffers(parts: Sequence[Any]) -> dict[str, torch.Tensor]:
 
 
 def _assign_buffer(buffer: torch.Tensor, content: Array) -> None:
-    """Set a buffer to what `_array` has made of it."""
-    tensor = torch.from_numpy(np.array(content))
+    """Set a buffer to what `copied_array` has made of it."""
     with torch.no_grad():
-        buffer.copy_(tensor if tensor.dtype is buffer.dtype else tensor.view(buffer.dtype))
-
-
-class _Packing:
-    """Turns state dicts into JSON, and collects copies of their arrays."""
-
-    def __init__(self, spare: Mapping[str, Array], retained: Mapping[int, int]) -> None:
-        """`retained`: the address and the bytes of tensors that need no copy."""
-        self._retained = retained
-        self.arrays: dict[str, Array] = {GENERATOR: torch.get_rng_state().numpy().copy()}
-        self._spare = spare
-
-    def packed(self, value: Any, name: str, depth: int = 0) -> Any:
-        """`value` as JSON: a list with a word for its kind, unless it is a scalar. Raises TypeError with its path."""
-        if depth > _NESTED:
-            raise TypeError(
-                f"{name} is nested more than {_NESTED} deep, and cannot be saved: a value may contain itself"
-            )
-        if isinstance(value, torch.Tensor):
-            return ["tensor", _dtype_name(value), self._add(self._copied(value), value, name)]
-        if isinstance(value, np.ndarray | np.generic):
-            return ["array" if isinstance(value, np.ndarray) else "scalar", self._add(_copied, value, name)]
-        if isinstance(value, Mapping):
-            kind = next((word for word in ("counter", "ordered") if isinstance(value, _DICTS[word])), "dict")
-            pairs = ((key, item, f"{name}[{key!r:.100}]") for key, item in value.items())
-            return [kind, [[_key(key, name), self.packed(item, path, depth + 1)] for key, item, path in pairs]]
-        if isinstance(value, list | tuple):
-            kind = "list" if isinstance(value, list) else "tuple"
-            return [kind, [self.packed(item, f"{name}[{index}]", depth + 1) for index, item in enumerate(value)]]
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        raise TypeError(
-            f"{name} is {described(value)}, and cannot be saved: state dicts are saved "
-            "without pickle, as tensors, arrays, numbers, strings, and lists and dicts of them. Have its state_dict() "
-            "leave it out, or return its own state_dict() or its name"
-        )
-
-    def _copied(self, value: torch.Tensor) -> Callable[[torch.Tensor, Array | None, str], Array]:
-        """What makes an array of a tensor."""
-        if not self._retained or value.layout is not torch.strided or not value.is_contiguous():
-            return _array
-        return _memory if self._retained.get(value.data_ptr()) == value.nbytes else _array
-
-    def _add(self, copied: Callable[[Any, Array | None, str], Array], value: Any, name: str) -> str:
-        key = f"{_PREFIX}{len(self.arrays)}"
-        self.arrays[key] = copied(value, self._spare.get(key), name)
-        return key
-
-
-def _key(key: Any, name: str) -> str | int | float | list[Any] | None:
-    """A key as JSON: that of a tuple is a list. Raises TypeError."""
-    if key is None or isinstance(key, str | int | float):
-        return key
-    if isinstance(key, tuple):
-        return [_key(part, name) for part in key]
-    raise TypeError(
-        f"{name} has the key {key!r:.100} of type {type(key).__name__}, and cannot be saved: keys must be strings, "
-        "numbers, or tuples of them. Have state_dict() use names as keys"
-    )
-
-
-def _array(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
-    """A copy of a tensor on the host: in `spare`, if that fits."""
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise TypeError(
-            f"{name} is a sparse or quantized tensor, and only dense ones can be saved: have state_dict() return "
-            "to_dense(), or dequantize()"
-        )
-    if tensor.device.type == "meta":
-        raise TypeError(f"{name} is a tensor on the device meta, which has no values to save: materialize it first")
-    plain = _with_numpy_type(tensor)
-    if spare is not None and plain.dim() == spare.ndim and tuple(plain.shape) == spare.shape:
-        target = torch.from_numpy(spare)
-        if target.dtype is plain.dtype:
-            target.copy_(plain)
-            return spare
-    copied: Array = plain.resolve_conj().resolve_neg().to("cpu", copy=True).contiguous().numpy()
-    return copied
-
-
-def _memory(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
-    """The memory of a tensor that `updated_tensors` has returned."""
-    array: Array = _with_numpy_type(tensor).numpy()
-    return array
-
-
-def _with_numpy_type(tensor: torch.Tensor) -> torch.Tensor:
-    plain = tensor.detach()
-    if plain.is_floating_point() and plain.dtype not in _NUMPY_FLOATS:
-        return plain.view(_INTEGERS[plain.element_size()])
-    return plain
-
-
-_NUMPY_FLOATS = (torch.float16, torch.float32, torch.float64)
-
-
-def _copied(value: Any, spare: Array | None, name: str) -> Array:
-    """A copy of an array, or a number, of NumPy."""
-    array = np.array(value, order="C")
-    if not numeric(array.dtype):
-        raise TypeError(f"{name} is an array of {array.dtype}, and only numbers can be saved: convert it to a list")
-    return array
-
-
-def _dtype_name(tensor: torch.Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-def _unpacked(value: Any, read: Callable[[str], Any]) -> Any:
-    if not isinstance(value, list):
-        return value
-    kind = value[0]
-    if kind == "tensor":
-        tensor = torch.from_numpy(np.array(read(value[2])))
-        dtype = getattr(torch, value[1])
-        return tensor if tensor.dtype is dtype else tensor.view(dtype)
-    if kind in ("array", "scalar"):
-        array = np.array(read(value[1]))
-        return array if kind == "array" else array[()]
-    if kind in _DICTS:
-        return _DICTS[kind]({_unpacked_key(key): _unpacked(item, read) for key, item in value[1]})
-    return _LISTS[kind](_unpacked(item, read) for item in value[1])
-
-
-def _unpacked_key(key: Any) -> Any:
-    return tuple(map(_unpacked_key, key)) if isinstance(key, list) else key
+        buffer.copy_(from_numpy(content, buffer.dtype))

@@ -136,7 +136,8 @@ def changed(folder: Path, **fields: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"start": (0, 0), "stop": (2, 2)}, "overlap"),
+        ({"start": (1, 0), "stop": (3, 2)}, "overlap"),
+        ({"start": (0, 0), "stop": (2, 2)}, "have 4 of its 8 elements: the part of a member is missing"),
         ({"start": (2, 0), "stop": (5, 2)}, r"reach beyond its shape \(4, 2\)"),
         ({"start": (-1, 0), "stop": (1, 2)}, r"reach beyond its shape \(4, 2\)"),
         ({"start": (3, 0)}, "have 6 of its 8 elements: the part of a member is missing"),

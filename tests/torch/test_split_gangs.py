@@ -1,0 +1,119 @@
+"""Gangs of PyTorch with a model that members hold in parts: they resume from the parts, on any number of members."""
+
+import multiprocessing
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import sparktrain as st
+from sparktrain.training.checkpoint import saver
+from tests.torch import sharded_programs
+from tests.torch.parts import write_part
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+STEPS = 8
+EQUAL = 1e-6
+"""How far a loss may be from that of another number of members: their sums have another order."""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Two warm agents on this machine."""
+    with st.pool(st.local(slots=2), preload=["torch"]) as opened:
+        yield opened
+
+
+def run(pool: st.Pool, folder: Path, function: Any = sharded_programs.train, /, **params: Any) -> st.RunResult:
+    params = {"folder": str(folder), "steps": STEPS, **params}
+    return pool.run(function, params, workers=2, dir=str(folder / "runs"), name="run", progress=False)
+
+
+def weights(folder: Path) -> list[dict[str, torch.Tensor]]:
+    return [torch.load(folder / f"rank-{rank}.pt") for rank in range(2)]
+
+
+@pytest.fixture(scope="module")
+def whole(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, torch.Tensor]]:
+    """The weights of a gang that loses no member."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert run(pool, folder).metrics["from"] == 0
+    return weights(folder)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_gang_resumes_from_the_parts_of_its_members(
+    pool: st.Pool, tmp_path: Path, whole: list[dict[str, torch.Tensor]], rank: int
+) -> None:
+    result = run(pool, tmp_path, kill_at=5, rank=rank)
+    [restart] = result.restarts
+    assert (restart.rank, restart.resumed_from_step, result.metrics["from"]) == (rank, 4, 4)
+    for found, expected in zip(weights(tmp_path), whole, strict=True):
+        assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    names = {re.sub(r"^\d+-\w+\.", "", path.name) for path in tmp_path.rglob("data/*")}
+    assert names == {
+        *("slices-0000.json", "part-0000-00000.safetensors", "state.json", "tensors-00000.safetensors"),
+        *("slices-0001.json", "part-0001-00000.safetensors"),
+    }
+
+
+def test_a_save_of_rank_0_alone_is_told(pool: st.Pool, tmp_path: Path) -> None:
+    with pytest.raises(
+        st.RunFailedError, match="step 2 was not checkpointed within 1 s: the store may be slow; members"
+    ):
+        run(pool, tmp_path, sharded_programs.train_with_a_guard, steps=2)
+    log = next((tmp_path / "runs").rglob("rank-0/log.txt")).read_text()
+    assert log.count("step 1 is still being checkpointed, and step 2 is due") == 1
+    assert "members that hold parts of a model must all call ctx.checkpoint.save(), without `if ctx.rank == 0`" in log
+
+
+def _member(rank: int, size: int, folder: str, plan: str, written: int, losses: Any) -> None:
+    """Train four steps and write a part of the state after them, or read the state; note the losses of the others."""
+    torch.set_num_threads(1)
+    rendezvous = f"file://{folder}/rendezvous-{plan}-{size}-{written}"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=size)
+    model = sharded_programs.network(plan, seed=1 - written)
+    optimizer = sharded_programs.optimizer_of(model)
+    files = Path(folder, "state")
+    if written:
+        for step in range(4):
+            sharded_programs.train_step(model, optimizer, step, plan)
+        write_part(files, 4, rank, model, optimizer)
+    else:
+        assert saver.restore(None, files, rank, size=size, parts=(model, optimizer)).step == 4
+    losses.put([sharded_programs.train_step(model, optimizer, step, plan) for step in range(4, STEPS)])
+    losses.close()
+    losses.join_thread()
+    dist.barrier()
+    sys.stdout.flush()
+    os._exit(0)  # threads of Gloo may end after what they use
+
+
+def trained(folder: Path, size: int, plan: str = "fsdp", *, written: bool = False) -> list[list[float]]:
+    """The losses of each member, of `size` processes."""
+    context = multiprocessing.get_context("spawn")
+    losses = context.Queue()
+    arguments = (size, str(folder), plan, int(written), losses)
+    members = [context.Process(target=_member, args=(rank, *arguments)) for rank in range(size)]
+    for process in members:
+        process.start()
+    curves = [losses.get(timeout=120) for _ in members]
+    for process in members:
+        process.join(60)
+        assert process.exitcode == 0
+    return curves
+
+
+def test_fewer_members_continue_with_equal_losses(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    [expected, *_] = trained(tmp_path, 4, written=True)
+    assert len(set(expected)) == len(expected)
+    for size in (2, 3, 4):
+        for curve in trained(tmp_path, size):
+            assert curve == pytest.approx(expected, rel=0, abs=EQUAL), size

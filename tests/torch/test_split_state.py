@@ -1,0 +1,211 @@
+"""Checkpoints of models that members of PyTorch hold in parts: any number of members, and torch alone, reads them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import nn
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial
+
+from sparktrain.errors import CheckpointError, UserError
+from sparktrain.training.checkpoint import saver
+from sparktrain.training.frameworks.torch import torch_state
+from tests.torch import sharded_programs
+from tests.torch.parts import member, write_part
+from tests.torch.sharded_programs import network, optimizer_of
+
+pytestmark = pytest.mark.torch
+SIZE = 4
+WRITTEN = 3
+"""A step."""
+
+
+def fill(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Give weights and slots values that their names decide."""
+    for name, weight, slots in tensors(model, optimizer):
+        for number, tensor in enumerate((weight, *slots)):
+            generator = torch.Generator().manual_seed(10 * len(name) + sum(map(ord, name)) + number)
+            with torch.no_grad():
+                own(tensor).copy_(part_of(torch.randn(tensor.shape, generator=generator), tensor))
+
+
+def tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[tuple[str, Any, list[Any]]]:
+    """The name of each weight, it, and its slots. An optimizer that has made no step makes one without gradients."""
+    if not optimizer.state:
+        for weight in model.parameters():
+            weight.grad = torch.zeros_like(weight)
+        optimizer.step()
+    for name, weight in model.named_parameters():
+        yield name, weight, [slot for key, slot in optimizer.state[weight].items() if key != "step"]
+
+
+def own(tensor: Any) -> Any:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()
+
+
+def part_of(whole: torch.Tensor, like: Any) -> torch.Tensor:
+    if not isinstance(like, DTensor):
+        return whole
+    [chunk] = like.__create_chunk_list__()
+    return whole[tuple(slice(first, first + extent) for first, extent in zip(chunk.offsets, chunk.sizes, strict=True))]
+
+
+def write(folder: Path, plan: str = "fsdp", dtype: torch.dtype = torch.float32) -> list[int]:
+    """What four members store; the bytes of each."""
+    folder.mkdir()
+    sizes = []
+    for rank in range(SIZE):
+        with member(rank, SIZE):
+            model = network(plan).to(dtype)
+            optimizer = optimizer_of(model)
+            fill(model, optimizer)
+            sizes.append(write_part(folder, WRITTEN, rank, model, optimizer))
+    return sizes
+
+
+def assert_restored(folder: Path, model: nn.Module, rank: int = 0, size: int = 1) -> None:
+    """A member with other weights, and an optimizer that is new, gets its parts of what was stored."""
+    optimizer = optimizer_of(model)
+    restored = saver.restore(None, folder, rank, size=size, parts=(model, optimizer))
+    assert restored.step == WRITTEN
+    found = [
+        (name, own(weight).clone(), [own(slot).clone() for slot in slots])
+        for name, weight, slots in tensors(model, optimizer)
+    ]
+    fill(model, optimizer)
+    for (_, weight, slots), (name, expected, expected_slots) in zip(found, tensors(model, optimizer), strict=True):
+        assert torch.equal(weight, own(expected)), name
+        assert len(slots) == len(expected_slots) == 2
+        assert all(torch.equal(slot, own(other)) for slot, other in zip(slots, expected_slots, strict=True)), name
+
+
+def plain(dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The model, whole."""
+    torch.manual_seed(1)
+    layers = [nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 7), nn.Tanh(), nn.Linear(7, 1)]
+    return nn.Sequential(*layers).to(dtype)
+
+
+@pytest.mark.parametrize("plan", sharded_programs.PLANS)
+def test_any_number_of_members_gets_its_parts(tmp_path: Path, plan: str) -> None:
+    sizes = write(tmp_path / "state", plan)
+    for other, size in [("fsdp", 2), ("fsdp", 3), ("tensor", 2), ("hybrid", 4), ("both", 4), (plan, 4)]:
+        for rank in range(size):
+            with member(rank, size):
+                assert_restored(tmp_path / "state", network(other, seed=1), rank, size)
+    assert_restored(tmp_path / "state", plain())
+    whole = 4 * 3 * sum(weight.numel() for weight in plain().parameters())
+    shares = [size / whole for size in sizes[1:]]  # rank 0 has the state of the generator too
+    assert max(shares) < 0.4 if plan == "both" else max(shares) < 0.32
+
+
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # it is one process
+@pytest.mark.parametrize("plan", sharded_programs.PLANS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_torch_alone_reads_the_files(tmp_path: Path, plan: str, dtype: torch.dtype) -> None:
+    write(tmp_path / "state", plan, dtype)
+    model = plain(dtype)
+    optimizer = optimizer_of(model)
+    weights, slots = get_state_dict(model, optimizer)
+    state = {"model": weights, "optimizer": slots}
+    dcp.load(
+        state,
+        storage_reader=dcp.HuggingFaceStorageReader(str(tmp_path / "state")),
+        planner=dcp.DefaultLoadPlanner(allow_partial_load=True),  # numbers are in state.json
+    )
+    expected = plain(dtype)
+    again = optimizer_of(expected)
+    fill(expected, again)
+    for name, weight, (average, square) in tensors(expected, again):
+        assert torch.equal(weights[name], weight), name
+        assert torch.equal(slots["state"][name]["exp_avg"], average), name
+        assert torch.equal(slots["state"][name]["exp_avg_sq"], square), name
+    assert_restored(tmp_path / "state", plain(dtype))
+
+
+def test_members_get_parts_of_what_one_process_has_saved(tmp_path: Path) -> None:
+    model = plain()
+    optimizer = optimizer_of(model)
+    fill(model, optimizer)
+    saver._write(tmp_path / "state", saver.capture(None, WRITTEN, parts=(model, optimizer)))
+    for rank in range(3):
+        with member(rank, 3):
+            assert_restored(tmp_path / "state", network(seed=1), rank, 3)
+
+
+def test_a_group_of_one_saves_all_of_it(tmp_path: Path) -> None:
+    with member(0, 1):
+        model = network()
+        optimizer = optimizer_of(model)
+        fill(model, optimizer)
+        assert not torch_state.is_split((model, optimizer))
+        saver._write(tmp_path / "state", saver.capture(None, WRITTEN, parts=(model, optimizer)))
+    assert_restored(tmp_path / "state", plain())
+
+
+def test_what_does_not_fit_changes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "state")
+    with member(1, 2):
+        model = sharded_programs.split(nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 8)))
+        before = own(model[2].weight).clone()
+        with pytest.raises(
+            UserError, match=r"of another \w*Sequential: 2.bias has shape \[7\] in it, and \[8\] in the m"
+        ):
+            saver.restore(None, tmp_path / "state", 1, size=2, parts=(model, optimizer_of(model)))
+        assert torch.equal(own(model[2].weight), before)
+    assert "call fully_shard(model)" not in capfd.readouterr().err
+    saver.restore(None, tmp_path / "state", 1, size=2, parts=(model_again := plain(), optimizer_of(model_again)))
+    assert "each member now gets all of it (2.2 KiB): call fully_shard(model) before ctx.ch" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lost", "problem"),
+    [
+        (["slices-0002.json", "part-0002-00000.safetensors"], "elements: the part of a member is missing"),
+        (["part-0002-00000.safetensors"], "the files lack .* slices of tensors, such as 'model.0.bias@2"),
+    ],
+)
+def test_a_part_that_is_missing_is_named(tmp_path: Path, lost: list[str], problem: str) -> None:
+    write(tmp_path / "state")
+    for name in lost:
+        (tmp_path / "state" / name).unlink()
+    with pytest.raises(CheckpointError, match=problem):
+        saver.restore(None, tmp_path / "state", 0, parts=(plain(),))
+
+
+def test_a_part_that_is_damaged_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "state")
+    path = tmp_path / "state" / "part-0002-00000.safetensors"
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(CheckpointError, match="are no saved state: "):
+        saver.restore(None, tmp_path / "state", 0, parts=(plain(),))
+
+
+def test_what_cannot_be_saved_in_parts_is_refused() -> None:
+    with member(0, 2):
+        mesh = init_device_mesh("cpu", (2,))
+        model = network()
+        terms = DTensor.from_local(torch.ones(3), mesh, [Partial()], run_check=False)
+        model.register_buffer("terms", terms)
+        with pytest.raises(TypeError, match=r"DTensor of shape \[3\] .* terms of a sum over members: redistribute"):
+            saver.capture(None, 1, parts=(model,), rank=0)
+        with pytest.raises(TypeError, match=r"\['terms'\] is a DTensor, and other members hold parts of it: every"):
+            saver.capture(None, 1, parts=(model,))
+        with pytest.raises(TypeError, match=r"extra is a DTensor, .* full_tensor\(\) of PyTorch"):
+            saver.capture(None, 1, extra={"extra": terms})
+
+
+def test_a_second_save_reuses_the_memory_of_the_first() -> None:
+    with member(1, 2):
+        model = network()
+        optimizer = optimizer_of(model)
+        fill(model, optimizer)
+        first = saver.capture(None, 1, parts=(model, optimizer), rank=1)
+        second = saver.capture(None, 2, parts=(model, optimizer), rank=1, spare=first.tensors)
+        assert all(second.tensors[key] is array for key, array in first.tensors.items())
+        assert first.part == second.part
