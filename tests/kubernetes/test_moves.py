@@ -68,15 +68,18 @@ class Moving:
         for rank in (0, 1):
             check_steps(self.folder, rank)
 
+    @property
+    def joined(self) -> list[str]:
+        """The addresses of all agents that have joined so far."""
+        return re.findall(r" has joined from (\S+) on host node-", self.submitted.output)
+
     def await_spares(self) -> None:
         """Wait until each of the four executors has an agent: those that were lost have successors."""
         wait_until(self._has_spares, MOVE_S, "four agents are there")
 
     def _has_spares(self) -> bool:
-        joined = set(re.findall(r" has joined from (\S+) on host node-", self.submitted.output))
-        return (
-            len(joined & {pod["status"].get("podIP") for pod in self.submitted.executors if not is_leaving(pod)}) == 4
-        )
+        addresses = {pod["status"].get("podIP") for pod in self.submitted.executors if not is_leaving(pod)}
+        return len(addresses.intersection(self.joined)) == 4
 
 
 def is_leaving(pod: Mapping[str, Any]) -> bool:
@@ -122,6 +125,21 @@ def test_a_member_leaves_a_pod_that_is_deleted(rank: int, moving: Moving) -> Non
     pods = moving.last("pod")
     moving.kubernetes.delete_pod(pods[rank])
     wait_until(lambda: moving.last("pod")[rank] != pods[rank], MOVE_S, "the member has moved")
+    moving.check_steps()
+
+
+def test_a_member_trains_until_an_agent_that_starts_has_started(moving: Moving) -> None:
+    moving.await_spares()
+    moving.await_last("node", *NODES)  # no member moves for `spread` then
+    members, (entered, _) = moving.last("pod"), moving.last("entered")
+    joined = len(moving.joined)
+    for pod in moving.submitted.executors:
+        if pod["metadata"]["name"] not in members:
+            moving.kubernetes.delete_pod(pod["metadata"]["name"])
+    wait_until(lambda: len(moving.joined) > joined, MOVE_S, "an agent has joined, and imports TensorFlow")
+    moving.kubernetes.delete_pod(members[1])
+    wait_until(lambda: moving.last("pod")[1] not in members, MOVE_S, "the member has moved")
+    assert moving.last("entered")[0] == entered, "the other one has kept its process"
     moving.check_steps()
 
 
