@@ -14,7 +14,7 @@ if __name__ == "__main__":
     with st.session(master, conf):
         space = {"x": [0, 1], "folder": [str(folder)]}
         try:
-            st.submit(held, space, metric="y", dir=f"file://{folder}/runs", name="submitted")
+            st.submit(held, space, metric="y", mode="max", dir=f"file://{folder}/runs", name="submitted")
         except st.SpecError as error:
             print(error)
         print(
