@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch.distributed as dist
 
-from sparktrain.errors import UserError
+from sparktrain.errors import CheckpointError, UserError
 from sparktrain.training.current_context import context
 
 Content = np.ndarray[tuple[int], np.dtype[np.uint8]]
@@ -51,6 +51,11 @@ def restored_folder() -> str | None:
     folder = Path(ctx.log_dir).parent / _RESTORED
     for name, content in restored["files"].items():
         path = folder / name
+        if ".." in path.parts or not path.is_relative_to(folder):  # names come from another process
+            raise CheckpointError(
+                f"the checkpoint of step {restored.step} names the file {name!r}, which is not in its folder: delete "
+                "that checkpoint, and the trial resumes from the one before it"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         content.tofile(path)
     return str(folder)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from sparktrain.errors import UserError
+from sparktrain.errors import CheckpointError, UserError
 from sparktrain.testing import LocalContext, local_context
 from sparktrain.torch.checkpoint_folder import restored_folder, save_folder
 from sparktrain.torch.logged_metrics import LoggedMetrics, must_stop
@@ -83,3 +84,13 @@ def test_a_checkpoint_that_is_no_folder_is_refused(tmp_path: Path) -> None:
         ctx.checkpoint.save(3, weight=1.0)
     with trial(tmp_path), pytest.raises(UserError, match="checkpoint of step 3 is no folder of files"):
         restored_folder()
+
+
+@pytest.mark.parametrize("name", ["../beside.bin", "parts/../../beside.bin", "/sparktrain-beside.bin"])
+def test_a_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> None:
+    with trial(tmp_path) as ctx:
+        ctx.checkpoint.save(3, files={"model.bin": np.zeros(1, np.uint8), name: np.zeros(1, np.uint8)})
+    with trial(tmp_path), pytest.raises(CheckpointError, match="which is not in its folder"):
+        restored_folder()
+    assert not [*tmp_path.rglob("beside.bin")]
+    assert not Path("/sparktrain-beside.bin").exists()
