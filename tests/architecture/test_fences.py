@@ -194,6 +194,7 @@ FENCES = [
             "sparktrain/usercode/serialize.py",
             "sparktrain/training/script_loading.py",
             "sparktrain/protocol/row_pickles.py",  # rows of an RDD
+            "sparktrain/training/frameworks/torch/distributed_checkpoint.py",  # knows classes of torch alone
             "sparktrain/protocol/sent_script.py",  # names the files of code in what the others pickle
             "sparktrain/training/export.py",  # estimators that skops cannot write; joblib reads them: docs/security.md
             "sparktrain/protocol/settings/parsed_flags.py",  # within that of a function

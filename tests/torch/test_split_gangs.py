@@ -13,9 +13,12 @@ import torch
 import torch.distributed as dist
 
 import sparktrain as st
+from sparktrain.errors import SpecError
+from sparktrain.torch import copy_checkpoint, load_checkpoint
 from sparktrain.training.checkpoint import saver
 from tests.torch import sharded_programs
 from tests.torch.parts import write_part
+from tests.torch.test_split_state import plain
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 STEPS = 8
@@ -56,6 +59,15 @@ def test_a_gang_resumes_from_the_parts_of_its_members(
     assert (restart.rank, restart.resumed_from_step, result.metrics["from"]) == (rank, 4, 4)
     for found, expected in zip(weights(tmp_path), whole, strict=True):
         assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+    copied = tmp_path / "copy"
+    assert copy_checkpoint(str(tmp_path / "runs" / "run"), copied) == STEPS
+    model = plain()
+    load_checkpoint(copied, model=model)
+    assert all(torch.equal(weight, whole[0][name]) for name, weight in model.state_dict().items())
+    with pytest.raises(SpecError, match="exists: pass a new one"):
+        copy_checkpoint(str(tmp_path / "runs" / "run"), copied)
+    with pytest.raises(SpecError, match=r"trial \(1\) must be one of the 1 of "):
+        copy_checkpoint(str(tmp_path / "runs" / "run"), tmp_path / "other", trial=1)
     names = {re.sub(r"^\d+-\w+\.", "", path.name) for path in tmp_path.rglob("data/*")}
     assert names == {
         *("slices-0000.json", "part-0000-00000.safetensors", "state.json", "tensors-00000.safetensors"),

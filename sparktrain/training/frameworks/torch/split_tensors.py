@@ -21,8 +21,9 @@ def is_split(value: Any) -> bool:
 
 
 def is_distributed(value: Any) -> bool:
-    """Whether `value` is a `DTensor`, on any number of members."""
-    module = sys.modules.get("torch.distributed.tensor")  # a program without them does not wait for its import
+    """Whether `value` is a `DTensor`, on any number of members. Imports nothing: that takes long."""
+    # A program without such tensors does not wait for the import of their module.
+    module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(value, module.DTensor)
 
 
@@ -43,6 +44,7 @@ def own_slices(value: Any) -> list[tuple[Bounds, Array]]:
             f"a DTensor of shape {list(value.shape)} has a part of shape {list(local.shape)} on this member, and by "
             f"its placements {value.placements} it has {list(extents)}: pass shape= and stride= to DTensor.from_local()"
         )
+    # Equal shares of equal parts: the first replica alone would write all bytes of hybrid sharding.
     number, count = _replica(value)
     if count > 1:
         rows = local.shape[0] if local.dim() else int(number == 0)

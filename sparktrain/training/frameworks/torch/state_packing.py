@@ -112,6 +112,7 @@ class PartPacking(Packing):
         elif self._rank:
             return name
         elif not value.numel():
+            # No piece has any of its elements.
             self.arrays[name] = copied_array(value, None, shown(path))
             return name
         else:
