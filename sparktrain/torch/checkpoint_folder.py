@@ -26,8 +26,10 @@ def save_folder(step: int, folder: str | Path, *, keep: int = 2) -> None:
     ctx = context()
     if ctx is None:
         return
-    files = {path.relative_to(folder).as_posix(): path for path in Path(folder).rglob("*") if path.is_file()}
     has_others = dist.is_initialized() and dist.get_world_size() > 1
+    if has_others:
+        dist.barrier()  # members may share the folder, and what another one still writes is no file yet
+    files = {path.relative_to(folder).as_posix(): path for path in Path(folder).rglob("*") if path.is_file()}
     of_others = _contents_of_others(files) if has_others else {}
     if ctx.rank == 0:
         ctx.checkpoint.save(step, keep=keep, files=_contents(files) | of_others)
