@@ -124,6 +124,40 @@ def transformers_fit(threads: int) -> None:
     model(torch.ones((4, 16), dtype=torch.long)).last_hidden_state.sum().backward()
 
 
+def accelerate_fit(threads: int) -> None:
+    import torch
+    from accelerate import Accelerator
+
+    torch.set_num_threads(threads)
+    accelerator = Accelerator(cpu=True)
+    model = torch.nn.Linear(128, 1)
+    model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    accelerator.backward(model(torch.randn(256, 128)).square().mean())
+    optimizer.step()
+
+
+def lightning_fit(threads: int) -> None:
+    import lightning.pytorch as pl
+    import torch
+
+    torch.set_num_threads(threads)
+
+    class Model(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = torch.nn.Linear(128, 1)
+
+        def training_step(self, batch: torch.Tensor, _: int) -> torch.Tensor:
+            return self.net(batch).square().mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = pl.Trainer(accelerator="cpu", max_steps=10, enable_model_summary=False, **quiet)
+    trainer.fit(Model(), torch.utils.data.DataLoader(torch.randn(2560, 128), batch_size=256))
+
+
 def tensorflow_fit(threads: int) -> None:
     import keras
     import tensorflow as tf
@@ -171,14 +205,27 @@ FITS: dict[str, tuple[tuple[str, ...], Callable[[int], None]]] = {
     "torch": (("torch", "torch._dynamo"), torch_fit),
     "catboost": (("catboost",), catboost_fit),
     "polars": (("polars",), polars_fit),
-    "transformers": (("torch", "torch._dynamo", "transformers"), transformers_fit),
+    "accelerate": (("torch", "torch._dynamo", "accelerate"), accelerate_fit),
+    "lightning": (("torch", "torch._dynamo", "lightning.pytorch"), lightning_fit),
+    "transformers": (("torch", "torch._dynamo", "transformers.trainer"), transformers_fit),
 }
 """For each library, the modules that are imported before the forks, and what a child does."""
 _KERAS_ON = "keras-on-"
 """The start of the rows of Keras: the backend follows."""
 TOGETHER = ("torch+xgboost+lightgbm+sklearn", "jax+xgboost+lightgbm+sklearn")
 """Several runtimes of OpenMP in one process."""
-PACKAGES = ("scikit-learn", "xgboost-cpu", "lightgbm", "jax", "torch", "catboost", "polars", "transformers")
+PACKAGES = (
+    "scikit-learn",
+    "xgboost-cpu",
+    "lightgbm",
+    "jax",
+    "torch",
+    "catboost",
+    "polars",
+    "accelerate",
+    "lightning",
+    "transformers",
+)
 
 
 class Children:

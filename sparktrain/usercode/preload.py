@@ -14,6 +14,7 @@ from sparktrain.usercode.source_imports import Imports
 
 SAFE = frozenset(
     {
+        "accelerate",
         "catboost",
         "h5py",
         "jax",
@@ -31,6 +32,7 @@ SAFE = frozenset(
         "sklearn",
         "tensorflow",
         "torch",
+        "transformers",
         "xgboost",
     }
 )
@@ -45,12 +47,14 @@ its first operation: no zygote runs either, and a child forked after that hangs 
 no JVM and does not import its Connect client, which uses gRPC.
 
 Left out: polars, which starts a thread of its own that a child lacks, and statsmodels.api, which imports it;
-pyarrow.flight (gRPC); cv2 (a thread pool of its own); transformers (not measured).
+pyarrow.flight (gRPC); cv2 (a thread pool of its own); Lightning, which trains after a fork, and reads its rank
+on import.
 """
 
 _UNSAFE_PARTS = ("pyarrow.flight",)
 _UNSAFE = {
     "cv2": "it starts threads on import, which a fork loses",
+    "lightning": "it reads its rank on import, which members of a gang have later",
     "polars": "it starts a thread on import, which a fork loses",
 }
 """Libraries that trials import themselves, with the reason."""
@@ -63,6 +67,7 @@ _IMPORT_S = {
     "jax": 0.6,
     "keras": 4.0,
     "lightgbm": 1.3,
+    "lightning": 2.3,
     "numpy": 0.1,
     "optuna": 0.2,
     "pandas": 0.4,
@@ -75,7 +80,7 @@ _IMPORT_S = {
     "xgboost": 1.3,
 }
 """Seconds of a core that an import takes, with what it imports in turn, on two cores of an AMD EPYC."""
-_USED_AT_ONCE = {"torch": ("torch._dynamo",)}
+_USED_AT_ONCE = {"torch": ("torch._dynamo",), "transformers": ("transformers.trainer",)}
 """Modules that the first use of a library imports, such as any optimizer of torch: each trial would pay for them."""
 
 _NATIVE = SAFE - {"pyspark"}
@@ -88,6 +93,8 @@ _READ_AT_IMPORT: dict[str, Collection[str]] = {
     "OMP_*": _NATIVE,
     "OPENBLAS_*": _NATIVE,
     "MKL_*": _NATIVE,
+    "HF_*": {"accelerate", "transformers"},
+    "TRANSFORMERS_*": {"transformers"},
     "JAX_*": {"jax"},
     "XLA_FLAGS": {"jax"},
     "TORCH_*": {"torch"},
@@ -103,6 +110,7 @@ _LOGGED_AT_IMPORT = {
 
 _EAGER_PACKAGES = frozenset(
     {
+        "accelerate",
         "h5py",
         "jax",
         "joblib",

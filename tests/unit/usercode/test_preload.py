@@ -27,7 +27,9 @@ BODIES = [
     ("import pyarrow.flight, pyarrow.parquet", ("pyarrow.parquet",)),
     ("import torch.nn.functional, json, polars, os.path", ("torch", "torch._dynamo")),
     ("import xgboost as xgb; xgb.train; import lightgbm, jax.numpy as jnp", ("jax", "lightgbm", "xgboost")),
-    ("import catboost, transformers", ("catboost",)),
+    ("from transformers import Trainer", ("transformers", "transformers.trainer")),
+    ("from accelerate.utils import set_seed; import lightning.pytorch as pl", ("accelerate",)),
+    ("import os; os.environ['HF_HOME'] = 'x'; import accelerate, torch, transformers", ("torch", "torch._dynamo")),
     ("import catboost, polars", ()),
     ("import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, torch", ("torch", "torch._dynamo")),
     ("import os; os.environ['TORCH_LOGS'] = 'dynamo'; import jax, torch", ("jax",)),
@@ -205,6 +207,14 @@ def test_modules_that_read_a_trials_variable_on_import_are_left_to_trials(
     ("body", "env", "notes"),
     [
         ("import numpy, wandb", (), ()),
+        (
+            "import lightning.pytorch",
+            (),
+            (
+                "lightning (2.3 s) is imported in each trial: it reads its rank on import, which members of a gang "
+                "have later",
+            ),
+        ),
         (
             "import polars, catboost",
             (),
