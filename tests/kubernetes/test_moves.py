@@ -26,6 +26,7 @@ CONF = {
     "spark.executor.instances": "4",
     "spark.decommission.enabled": "true",
     "spark.task.maxFailures": "1000",
+    "spark.kubernetes.executor.apiPollingInterval": "5s",  # at which Spark replaces some of the lost pods
 }
 
 
@@ -136,7 +137,7 @@ def test_a_member_trains_until_an_agent_that_starts_has_started(moving: Moving) 
     for pod in moving.submitted.executors:
         if pod["metadata"]["name"] not in members:
             moving.kubernetes.delete_pod(pod["metadata"]["name"])
-    wait_until(lambda: len(moving.joined) > joined, MOVE_S, "an agent has joined, and imports TensorFlow")
+    wait_until(lambda: len(moving.joined) > joined, START_S, "an agent has joined, and imports TensorFlow")
     moving.kubernetes.delete_pod(members[1])
     wait_until(lambda: moving.last("pod")[1] not in members, MOVE_S, "the member has moved")
     assert moving.last("entered")[0] == entered, "the other one has kept its process"

@@ -32,8 +32,7 @@ def test_a_ring_leaves_a_lost_node_and_new_pods_follow(frail: Kubernetes, record
     folder = frail.shared / "moves"
     folder.mkdir()
     folder.chmod(0o777)
-    conf = {**CONF, "spark.kubernetes.executor.apiPollingInterval": "5s"}
-    with submission(frail, PROGRAM, str(folder), "3", conf=conf) as submitted:
+    with submission(frail, PROGRAM, str(folder), "3", conf=CONF) as submitted:
         notes = [folder / f"steps-{rank}.jsonl" for rank in (0, 1)]
         wait_until(lambda: submitted.exit_code or all(path.exists() for path in notes), START_S, "both members train")
         assert submitted.exit_code is None, submitted.output
