@@ -24,6 +24,12 @@ from sparktrain.training.frameworks.keras.healing.surviving_fit import Surviving
 ROWS = 192
 BATCH = 8
 EPOCHS = 2
+LAGGING = {
+    "tensorflow": "tests.faults.lagging_graphs",
+    "torch": "tests.torch.lagging",
+    "jax": "tests.faults.lagging_jax",
+}
+"""What has the sums of a step pass through a function, by backend."""
 
 
 class Counted(keras.layers.Dense):  # type: ignore[misc] # Keras has no types
@@ -180,8 +186,7 @@ class Lag:
 
     def install(self) -> None:
         """Pass what the ring sums through this object, in each step."""
-        lagging = "tests.faults.lagging_graphs" if keras.backend.backend() == "tensorflow" else "tests.torch.lagging"
-        importlib.import_module(lagging).pass_sums(self.end)
+        importlib.import_module(LAGGING[keras.backend.backend()]).pass_sums(self.end)
         end_step = SurvivingFit.end_step
 
         def noted(fit: SurvivingFit) -> None:

@@ -37,7 +37,7 @@ def run(
 ) -> st.RunResult:
     return pool.run(
         function, params, workers=workers, backend=backend,
-        env={"KERAS_BACKEND": "jax"}, dir=str(folder / "runs"), progress=False,
+        env={"KERAS_BACKEND": "jax"}, dir=str(folder / "runs"), progress=False, healing=False,
     )  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import jax
 import jax._src.distributed as jax_distributed
-from jax._src import lib
+from jax._src import lib, xla_bridge
+from msgspec.structs import replace
 
 from sparktrain.base.clock import SystemClock
 from sparktrain.base.formatting import first_line
@@ -26,9 +27,16 @@ from sparktrain.errors import FormError, SpecError
 from sparktrain.state.topology import Formation
 from sparktrain.training.collectives import barrier
 from sparktrain.training.collectives.backend import Joining
+from sparktrain.training.frameworks.jax.quiet_relay import QuietRelay
 
 _PREEMPTION = "jax_enable_preemption_service"
 _GLOO = "make_gloo_tcp_collectives"
+_CLIENT = "get_distributed_runtime_client"
+_PORT = "jax/port"
+"""The key by which rank 0 shares the port of its service."""
+_LEFT: list[Any] = []
+"""Clients and services of rings that this process has left."""
+_initialize = jax_distributed.initialize
 
 
 def connect(joining: Joining) -> Callable[[], None]:
@@ -37,22 +45,46 @@ def connect(joining: Joining) -> Callable[[], None]:
     It initialises no device: the function may still set flags of XLA.
     """
     formation = joining.formation
-    if formation.rank:
-        joining.release_port()
-    else:
-        _check_port(formation)
-    barrier.wait_for_all(joining, SystemClock())
-    if formation.rank:
-        # gRPC waits a second after an attempt that fails, and a plain socket does not.
-        _await_service(joining)
     config: Any = jax.config
     if _PREEMPTION.upper() not in os.environ:
         # It takes SIGTERM for itself, and a member that is stopped ends by that signal.
         config.update(_PREEMPTION, False)
     _bind_gloo(formation.mine.address)
-    address = _address(formation)
+    # A client of a ring that was left would wait for members that are gone.
+    _bind(_CLIENT, shutdown_on_destruction=False)
+    shutdown = jax_distributed.shutdown
+    enter(joining)
+    check_meshes(formation)
+    _leave_calls_to_gang(formation)
+    return shutdown
+
+
+def enter(joining: Joining) -> None:
+    """Connect this process, which is connected to no other, to those of `joining`. Raises FormError.
+
+    In a later ring rank 0 serves on another port: a service that was left keeps its own.
+    """
+    formation = joining.formation
+    is_first = not joining.changes.number
+    port = formation.places[0].port
+    if formation.rank:
+        joining.release_port()
+    elif is_first:
+        _check_port(formation)
+    else:
+        held = barrier.HeldPort(formation.mine.address)
+        port = held.number
+    offers = {_PORT: str(port).encode()} if not formation.rank else {}
+    shared = barrier.wait_for_all(joining, SystemClock(), offers)
+    port = int(shared.get(_PORT, str(port)))
+    bound = _address(formation, port)
+    address = bound
+    if formation.rank:
+        # gRPC waits a second after an attempt that fails, and a plain socket does not.
+        _await_service(joining, port)
+        address = QuietRelay(formation.places[0].address, port, joining.timeout_s).address
     try:
-        jax.distributed.initialize(
+        _initialize(
             address,
             formation.size,
             formation.rank,
@@ -61,23 +93,36 @@ def connect(joining: Joining) -> Callable[[], None]:
             # The agents know which member is dead, and `hang_timeout` which one hangs: JAX would abort all others.
             heartbeat_timeout_seconds=barrier.whole_seconds(joining.operation_s),
             shutdown_timeout_seconds=barrier.whole_seconds(joining.timeout_s),
-            coordinator_bind_address=address,
+            coordinator_bind_address=bound,
         )
     except (RuntimeError, ValueError) as error:
         raise FormError(
             f"{barrier.this_member(formation)}: JAX cannot connect to its coordination service on "
-            f"{formation.places[0].host} ({address}): {first_line(error)}; members connect to each other on any port, "
+            f"{formation.places[0].host} ({bound}): {first_line(error)}; members connect to each other on any port, "
             "so no firewall may be between them"
         ) from error
     joining.release_port()
-    check_meshes(formation)
-    return _leave_calls_to_gang(formation)
 
 
-def _address(formation: Formation) -> str:
+def leave() -> None:
+    """Leave the processes that this one is connected to, perhaps without them. Its own arrays keep their values.
+
+    What was compiled for the devices of all members is compiled again. JAX has no public call for that.
+    """
+    state = jax_distributed.global_state
+    # The end of a service would end the clients of members that have not left it yet.
+    _LEFT.append((state.client, state.service))
+    state.client = None
+    state.service = None
+    clear: Any = jax.clear_caches
+    clear()
+    xla_bridge._clear_backends()
+
+
+def _address(formation: Formation, port: int) -> str:
     chief = formation.places[0]
     host = f"[{chief.address}]" if ":" in chief.address else chief.address
-    return f"{host}:{chief.port}"
+    return f"{host}:{port}"
 
 
 def _check_port(formation: Formation) -> None:
@@ -94,9 +139,9 @@ def _check_port(formation: Formation) -> None:
             ) from error
 
 
-def _await_service(joining: Joining) -> None:
-    """Block until rank 0 listens. Raises FormError."""
-    chief = joining.formation.places[0]
+def _await_service(joining: Joining, port: int) -> None:
+    """Block until rank 0 listens on `port`. Raises FormError."""
+    chief = replace(joining.formation.places[0], port=port)
     if (error := barrier.await_listener(chief, joining.timeout_s)) is not None:
         raise FormError(
             f"{barrier.this_member(joining.formation)}: JAX's coordination service of rank 0 on {chief.host} "
@@ -107,15 +152,19 @@ def _await_service(joining: Joining) -> None:
 
 def _bind_gloo(address: str) -> None:
     """Have Gloo listen on the address by which the others know this member: by itself it resolves the host's name."""
+    _bind(_GLOO, hostname=address)
+
+
+def _bind(name: str, **arguments: Any) -> None:
+    """Have JAX call a function of its library with these arguments, where it has that."""
     library: Any = lib
-    make = getattr(library._jax, _GLOO, None)
-    if make is not None:
-        setattr(library._jax, _GLOO, functools.partial(make, hostname=address))
+    function = getattr(library._jax, name, None)
+    if function is not None:
+        setattr(library._jax, name, functools.partial(function, **arguments))
 
 
-def _leave_calls_to_gang(formation: Formation) -> Callable[[], None]:
-    """Have the user's calls of `jax.distributed` do nothing more; returns JAX's own `shutdown`."""
-    shutdown = jax_distributed.shutdown
+def _leave_calls_to_gang(formation: Formation) -> None:
+    """Have the user's calls of `jax.distributed` do nothing more."""
 
     def initialize(
         coordinator_address: Any = None, num_processes: Any = None, process_id: Any = None, *_: Any, **__: Any
@@ -133,7 +182,6 @@ def _leave_calls_to_gang(formation: Formation) -> Callable[[], None]:
     # In both modules: JAX's exit handler calls that of the second one, and would wait for members that still train.
     for module in (jax.distributed, jax_distributed):
         vars(module).update(initialize=initialize, shutdown=_stay)
-    return shutdown
 
 
 def _stay() -> None:

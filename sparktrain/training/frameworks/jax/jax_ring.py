@@ -7,6 +7,7 @@ buffers of few lengths.
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,7 @@ from sparktrain.state.topology import Formation
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING
 from sparktrain.training.collectives.eager_ring import EagerRing
+from sparktrain.training.collectives.opened_sockets import PeerConnections, open_sockets
 from sparktrain.training.collectives.ring import JAX_AVERAGING, LocalRing, Ring
 from sparktrain.training.frameworks.jax import jax_gang
 
@@ -35,7 +37,7 @@ def join(joining: Joining) -> Ring:
     """See `sparktrain.training.collectives.backend.JoinRing`."""
     if joining.formation.size == 1:
         return LocalRing()
-    return JaxRing(joining.formation, jax_gang.connect(joining), joining.operation_s)
+    return JaxRing(joining, jax_gang.connect(joining))
 
 
 class JaxRing(EagerRing):
@@ -47,14 +49,43 @@ class JaxRing(EagerRing):
     broken = (ValueError, RuntimeError, TimeoutError)
     mismatch = "the members call different operations"
 
-    def __init__(self, formation: Formation, shutdown: Callable[[], None], timeout_s: float) -> None:
-        """`shutdown` disconnects this process, and blocks until all others do it too.
+    heals = True
 
-        `timeout_s` is how long an operation waits for the others.
-        """
-        super().__init__(formation)
+    def __init__(self, joining: Joining, shutdown: Callable[[], None]) -> None:
+        """`shutdown` disconnects this process, and blocks until all others do it too."""
+        super().__init__(joining.formation)
+        self._joining = joining
         self._shutdown = shutdown
-        self._timeout_s = timeout_s
+        self._timeout_s = joining.operation_s
+        self.peers = PeerConnections()
+        """Those of Gloo, once the ring has had a collective."""
+        self._is_used = False
+        self.on_leave: list[Callable[[], object]] = []
+        """Called before the process leaves its devices."""
+
+    def prepare(self) -> None:
+        """Nothing has to be ready before the process gets its place."""
+
+    def break_off(self) -> None:
+        """End all connections to the other members: collectives fail. Any thread may call it; it does not block."""
+        self.peers.shut_down()
+
+    def leave(self) -> None:
+        """Leave the devices of all members, after `break_off`."""
+        for callback in self.on_leave:
+            callback()
+        jax_gang.leave()
+        for name in ("mesh", "_summed", "_gathered"):
+            vars(self).pop(name, None)
+        self._is_used = False
+
+    def rejoin(self, formation: Formation, number: int) -> None:
+        """Leave, and join ring `number` with `formation`. Blocks until all members have joined. Raises FormError."""
+        self.leave()
+        changes = replace(self._joining.changes, number=number)
+        self._joining = replace(self._joining, formation=formation, changes=changes)
+        self.take_place(formation)
+        jax_gang.enter(self._joining)
 
     @cached_property
     def mesh(self) -> Mesh:
@@ -107,6 +138,14 @@ class JaxRing(EagerRing):
             raise TimeoutError(f"no answer of all members within {self._timeout_s:g} s") from error
 
     def _exchanged(self, function: str, flat: Array) -> Array:
+        sockets_before = None if self._is_used else open_sockets()
+        total = self._operated(function, flat)
+        if sockets_before is not None:
+            self._is_used = True
+            self.peers = PeerConnections(open_sockets() - sockets_before)
+        return total
+
+    def _operated(self, function: str, flat: Array) -> Array:
         padded = np.zeros((1, _length(flat.size)), flat.dtype)
         padded[0, : flat.size] = flat
         with jax.enable_x64(True):  # otherwise JAX cuts 64 bits to 32

@@ -49,6 +49,8 @@ def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
 class GlobalApply(DistributedApply):
     """Takes the place of `apply`: in a step over all members, and with `keras.distribution`, XLA has averaged."""
 
+    passenger: Any = None
+    """Nothing: each step has the batches of all members, and leaves all of them with equal values."""
     belongs_outside_scale = False
 
     def __init__(self, ring: JaxRing, optimizer: Any) -> None:
@@ -94,7 +96,8 @@ class LoneApply(DistributedApply):
 class GlobalStep:
     """The train step of one model over the devices of all members, as Keras's own `train_function`."""
 
-    def __init__(self, model: Any, replacement: GlobalApply) -> None:
+    def __init__(self, model: Any, replacement: GlobalApply, *, repeats: bool = False, starts: bool = True) -> None:
+        """`repeats`: a step leaves the state that it gets as it is. `starts`: it is the first one of all."""
         self._model = model
         self._replacement = replacement
         ring = replacement.ring
@@ -105,8 +108,8 @@ class GlobalStep:
         self._split = NamedSharding(ring.mesh, spec(AXIS))
         self._device = ring.mesh.devices[ring.rank]
         self._compared: set[tuple[str, ...]] = set()
-        self._start: StartCheck | None = StartCheck(ring)
-        step = jax.jit(self._step, donate_argnums=0, out_shardings=self._copies)
+        self._start: StartCheck | None = StartCheck(ring) if starts else None
+        step = jax.jit(self._step, donate_argnums=() if repeats else 0, out_shardings=self._copies)
         self._steps = model._make_function(step)
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> Any:
@@ -126,9 +129,11 @@ class GlobalStep:
             self._replacement.in_step = False
 
     def _as_copy(self, value: Any) -> Any:
-        if isinstance(value, jax.Array) and len(value.sharding.device_set) > 1:
+        # Devices of a ring that was left have the same numbers, and JAX takes them for these.
+        is_here = isinstance(value, jax.Array) and any(device is self._device for device in value.devices())
+        if is_here and len(value.sharding.device_set) > 1:
             return value
-        mine = jax.device_put(value, self._device)
+        mine = jax.device_put(value if is_here else np.asarray(part_of(value)), self._device)
         return jax.make_array_from_single_device_arrays(mine.shape, self._copies, [mine])
 
     def _batch(self, data: Any) -> Any:
@@ -167,7 +172,7 @@ def _makes_global_steps(original: Any) -> Any:
     def make_train_function(model: Any, force: bool = False) -> None:
         has_function = model.train_function is not None and not force
         original(model, force=force)
-        replacement = _replacement(model)
+        replacement = replacement_of(model)
         if has_function or replacement is None:
             return
         if model.run_eagerly or not model.jit_compile:
@@ -183,14 +188,14 @@ def _makes_global_steps(original: Any) -> Any:
 def _syncs_parts(original: Any) -> Any:
     def jax_state_sync(model: Any) -> None:
         state = getattr(model, "_jax_state", None)
-        if state and not model._jax_state_synced and _replacement(model) is not None:
+        if state and not model._jax_state_synced and replacement_of(model) is not None:
             model._jax_state = jax.tree.map(part_of, state)
         original(model)
 
     return jax_state_sync
 
 
-def _replacement(model: Any) -> GlobalApply | None:
+def replacement_of(model: Any) -> GlobalApply | None:
     """What has taken the place of `apply` in the optimizer of `model`, or in the one that a loss scale wraps."""
     if keras.distribution.distribution() is not None:
         return None

@@ -125,7 +125,7 @@ class HealTogether(InternalCallback):
         if fits is None or not (self._quiet and self._can_repeat()):
             return None
         step = fits.healing_step(self.model, self._healing)
-        if step is None:
+        if step is None or self.model.jit_compile != step.needs_compiler:
             return None
         from sparktrain.training.frameworks.keras.healing.surviving_fit import SurvivingFit
 
@@ -144,7 +144,7 @@ class HealTogether(InternalCallback):
             all(hasattr(model, name) for name in _INTERNALS)
             and vars(model).get("train_step") is None
             and type(model).train_step is keras.Model.train_step
-            and not (model.jit_compile or own_optimizers(model))
+            and not own_optimizers(model)
             and model.steps_per_execution == 1
         )
         return (

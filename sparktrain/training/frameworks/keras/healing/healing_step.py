@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import Continuity
 from sparktrain.training.collectives.ring_errors import is_ring_error
-from sparktrain.training.frameworks.keras.healing.step_values import StepValues
+from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras.healing.step_values import MEMBERS, StepValues, shared_variables
 from sparktrain.training.frameworks.keras.keras_patches import as_written
 
 GRADIENTS = "gradients"
@@ -46,6 +48,10 @@ class HealingStep(ABC):
 
     fit: SteppedFit
     """Set before the first step."""
+    needs_compiler = False
+    """Whether it is the step of a model with `jit_compile=True`."""
+    moves = True
+    """Whether a process can be prepared for a place in the ring while others train."""
 
     def __init__(self, model: Any, values: StepValues, continuity: Continuity) -> None:
         self.values = values
@@ -102,6 +108,13 @@ class HealingStep(ABC):
     @abstractmethod
     def train_by_itself(self) -> None:
         """Train the newest batch without the others: for what the step changes beside weights and optimizer."""
+
+    def take_over(self, files: TensorFiles) -> None:
+        """Take weights, optimizer, and all members' own values from a member that has applied the newest step."""
+        self.train_by_itself()
+        for name, variable in shared_variables(self._model, model_state.member_variables(self._model)).items():
+            model_state.set_value(variable, model_state.stored(files, name))
+        self.values.assign_members(files.read(MEMBERS))
 
     @abstractmethod
     def _take(self, source: Any) -> None:

@@ -30,7 +30,7 @@ from sparktrain.training.frameworks.keras.distributed_apply import own_apply
 from sparktrain.training.frameworks.keras.fit_reader import element_spec, fit_reader
 from sparktrain.training.frameworks.keras.healing.fit_division import FitDivision, fit_division
 from sparktrain.training.frameworks.keras.healing.healing_step import HealingStep, SteppedFit
-from sparktrain.training.frameworks.keras.healing.step_values import MEMBERS, shared_variables
+from sparktrain.training.frameworks.keras.healing.step_values import MEMBERS
 from sparktrain.training.frameworks.keras.user_callbacks import (
     CallbackStateKeeper,
     EventStage,
@@ -177,7 +177,7 @@ class SurvivingFit(ElasticTraining, SteppedFit):
 
     def accepts(self, offer: Seating) -> bool:
         """See base class. Not where only reading shows whether there is a next batch."""
-        if self._healing.grows(offer) and self._data is None:
+        if not self._step.moves or (self._healing.grows(offer) and self._data is None):
             return False
         return self._position.per_epoch is not None and bool(offer.moving or not self._has_silenced())
 
@@ -221,7 +221,6 @@ class SurvivingFit(ElasticTraining, SteppedFit):
         repeats = in_step and applied == self._steps
         self._divide(applied, repeats=repeats)
         if in_step and not repeats:
-            self._step.train_by_itself()
             self._assign(agreement)
         self._healing.healed(self._steps)
         return repeats
@@ -245,11 +244,8 @@ class SurvivingFit(ElasticTraining, SteppedFit):
 
     def _assign(self, agreement: RingAgreement) -> None:
         """Take weights, optimizer, and all members' own values from the member that has applied the step."""
-        own = model_state.member_variables(self._model)
         with TensorFiles(agreement.folder) as files:
-            for name, variable in shared_variables(self._model, own).items():
-                model_state.set_value(variable, model_state.stored(files, name))
-            self._values.assign_members(files.read(MEMBERS))
+            self._step.take_over(files)
         self._steps = agreement.sender.steps - 1  # the end of the step counts it
 
     def send(self, folder: Path, ranks: Sequence[int], *, in_step: bool) -> None:
@@ -399,7 +395,8 @@ class SurvivingFit(ElasticTraining, SteppedFit):
             self._declare_able()
 
     def _declare_able(self) -> None:
-        self._healing.declare(True, moves=True, shrinks=self._data is not None)
+        moves = self._step.moves
+        self._healing.declare(True, moves=moves, shrinks=moves and self._data is not None)
 
 
 def _attributes(callback: Any) -> dict[str, Any]:
