@@ -5,7 +5,7 @@ RINGS := architecture unit histories contract process spark hadoop training torc
 BENCHMARKS := local_start command_start coordinator scaling scaling_cases allocation grpc_agents isolation keras_trials first_line heavy_tail stopping optuna_rival \
     recovery growth notice first_allreduce parameter_server step_time step_trace local_steps checkpoint_stall memory_checkpoint kills healing_kills driver_death cluster_coordinator resume \
     hdfs_throughput journal reports suggest search_quality tracking report page runs_page short_trials sklearn_search fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
-TORCH_BENCHMARKS := torch_feed torch_shuffle torch_step torch_recovery
+TORCH_BENCHMARKS := torch_feed torch_shuffle torch_step torch_sharded torch_recovery
 CORE_PROCESS := agent commands exit_status failures forming frozen gang_runs local_engine log member open_streams orphans parameter_server \
     rendezvous scratch sweeps whole_runs zygote
 CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/process/test_%.py) \
