@@ -69,6 +69,13 @@ class Moving:
         for rank in (0, 1):
             check_steps(self.folder, rank)
 
+    def leave_pod(self, rank: int) -> None:
+        """Delete the pod of a member, and wait until the member has moved."""
+        pod = self.last("pod")[rank]
+        self.kubernetes.delete_pod(pod)
+        wait_until(lambda: self.last("pod")[rank] != pod, MOVE_S, "the member has moved")
+        self.check_steps()
+
     @property
     def joined(self) -> list[str]:
         """The addresses of all agents that have joined so far."""
@@ -120,28 +127,17 @@ def test_members_leave_a_node_that_is_drained_and_return_when_it_is_not(moving: 
     moving.check_steps()
 
 
-@pytest.mark.parametrize("rank", [1, 0])
-def test_a_member_leaves_a_pod_that_is_deleted(rank: int, moving: Moving) -> None:
+def test_members_leave_pods_that_are_deleted_for_agents_that_are_idle_and_then_for_one_that_starts(
+    moving: Moving,
+) -> None:
     moving.await_spares()
-    pods = moving.last("pod")
-    moving.kubernetes.delete_pod(pods[rank])
-    wait_until(lambda: moving.last("pod")[rank] != pods[rank], MOVE_S, "the member has moved")
-    moving.check_steps()
-
-
-def test_a_member_trains_until_an_agent_that_starts_has_started(moving: Moving) -> None:
-    moving.await_spares()
-    moving.await_last("node", *NODES)  # no member moves for `spread` then
-    members, (entered, _) = moving.last("pod"), moving.last("entered")
     joined = len(moving.joined)
-    for pod in moving.submitted.executors:
-        if pod["metadata"]["name"] not in members:
-            moving.kubernetes.delete_pod(pod["metadata"]["name"])
+    for rank in (1, 0):
+        moving.leave_pod(rank)
+    entered = moving.last("entered")[0]
     wait_until(lambda: len(moving.joined) > joined, START_S, "an agent has joined, and imports TensorFlow")
-    moving.kubernetes.delete_pod(members[1])
-    wait_until(lambda: moving.last("pod")[1] not in members, MOVE_S, "the member has moved")
+    moving.leave_pod(1)
     assert moving.last("entered")[0] == entered, "the other one has kept its process"
-    moving.check_steps()
 
 
 def test_members_leave_a_node_that_kubectl_drains_within_a_disruption_budget(moving: Moving) -> None:
