@@ -18,8 +18,6 @@ trap 'rm -rf "$TMPDIR"' EXIT
 
 by_size() { find "$@" -name 'test_*.py' -printf '%s %p\n' | sort -rn | cut -d ' ' -f 2; }
 
-by_size() { find "$@" -name 'test_*.py' -printf '%s %p\n' | sort -rn | cut -d ' ' -f 2; }
-
 # Tests that parse all sources go to the first process, which parses them once.
 readers=(tests/architecture tests/unit/test_doc_facts.py tests/unit/test_docs.py tests/unit/test_public_names.py)
 mapfile -t others < <(by_size tests/unit | grep -vxF "$(printf '%s\n' "${readers[@]}")")
