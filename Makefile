@@ -115,7 +115,7 @@ test-gpu: ## the tests that need an NVIDIA GPU; where there is none, it reports 
 	@scripts/test_gpu.sh $(ARGS)
 
 test-kubernetes: kubernetes ## the tests on a Kubernetes of two nodes, which this machine is; as root, some minutes
-	$(BIN)/pytest -n 0 -m "not image and not kueue and not operator" tests/kubernetes $(ARGS)
+	$(BIN)/pytest -n 2 -m "not image and not kueue and not operator" tests/kubernetes $(ARGS)
 
 test-image: kubernetes ## conf/kubernetes/Dockerfile, built without a registry, and a gang in pods of it; as root, some minutes and 2 GB
 	$(BIN)/pytest -n 0 -m image tests/kubernetes $(ARGS)
