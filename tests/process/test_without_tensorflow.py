@@ -157,7 +157,7 @@ def train(ctx):
 
 if __name__ == "__main__":
     result = st.run(train, {}, workers=2, spark=st.local(slots=2), progress=False)
-    assert result.metrics == {"generation": 2.0}, result.metrics
+    assert result.metrics == {"generation": 1.0}, "the other member keeps its process"
     assert [restart.rank for restart in result.restarts] == [1]
 """
 ON_TORCH = pytest.mark.torch

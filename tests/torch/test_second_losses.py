@@ -1,5 +1,6 @@
 """A member that is lost while the others make the group of the next ring: torch would wait for it until its timeout."""
 
+import os
 import socket
 import threading
 import time
@@ -55,8 +56,11 @@ def port() -> int:
 
 @pytest.fixture(autouse=True)
 def no_group() -> Iterator[None]:
-    """No group outlives a test."""
+    """No group outlives a test, and no rank in the environment: later tests start processes that would get it."""
+    before = set(os.environ)
     yield
+    for name in set(os.environ) - before:
+        del os.environ[name]
     if dist.is_initialized():
         dist.destroy_process_group()
 
