@@ -178,7 +178,7 @@ def test_the_text_of_a_number_is_exact_enough() -> None:
 
 
 def test_a_long_choice_is_checked_in_one_walk():
-    # Against all values before it, each value of 100,000 took a minute and a half.
+    # Compared one by one with all values before them, 30,000 values took 13 s.
     assert choice(range(100_000)).size == 100_000
     with pytest.raises(SpecError, match="lists 7 twice"):
         choice([*range(100_000), 7])
