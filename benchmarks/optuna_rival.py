@@ -31,7 +31,7 @@ from benchmarks.local_start import TRAIN, Call
 from benchmarks.machine import at_most, show
 from benchmarks.session import seconds_of
 from benchmarks.short_functions import learn, sleep
-from benchmarks.stopping import STEPS, cases, drawn
+from benchmarks.stopping import STEPS, cases, drawn, run_on_optuna
 from sparktrain.config.stoppers import ASHA
 
 START_TARGET, HALVING_TARGET, CROWD_TARGET, MEMORY_TARGET = 0.8, 1.1, 0.8, 0.5
@@ -76,17 +76,7 @@ def _rival_share(file: str, trials: int) -> None:
 
 def _rival_halved(file: str, case: dict[str, Any]) -> None:
     """Run in a worker: one trial, which may be stopped."""
-    import optuna
-
-    study = _study(file, halves=True)
-    trial, loss = study.ask(), 0.0
-    for step, loss in enumerate(case["losses"]):
-        time.sleep(case["pace"])
-        trial.report(loss, step)
-        if trial.should_prune():
-            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-            return
-    study.tell(trial, loss)
+    run_on_optuna(_study(file, halves=True), case)
 
 
 def start_rows(rounds: int) -> Rows:

@@ -80,18 +80,22 @@ def on_optuna(curves: list[LearningCurve]) -> float | None:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(pruner=optuna.pruners.SuccessiveHalvingPruner(min_resource=1, reduction_factor=3))
 
-    def work(case: dict[str, Any]) -> None:
-        trial, loss = study.ask(), 0.0
-        for step, loss in enumerate(case["losses"]):
-            time.sleep(case["pace"])
-            trial.report(loss, step)
-            if trial.should_prune():
-                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-                return
-        study.tell(trial, loss)
-
     with ThreadPoolExecutor(SLOTS) as threads:
-        return seconds_of(lambda: list(threads.map(work, cases(curves))))
+        return seconds_of(lambda: list(threads.map(lambda case: run_on_optuna(study, case), cases(curves))))
+
+
+def run_on_optuna(study: Any, case: dict[str, Any]) -> None:
+    """Run one trial of a study of Optuna, which its pruner may stop."""
+    import optuna
+
+    trial, loss = study.ask(), 0.0
+    for step, loss in enumerate(case["losses"]):
+        time.sleep(case["pace"])
+        trial.report(loss, step)
+        if trial.should_prune():
+            study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            return
+    study.tell(trial, loss)
 
 
 def rows(trials: int, seconds: float, virtual: int) -> list[tuple[str, str, str, str]]:

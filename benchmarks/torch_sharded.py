@@ -9,10 +9,7 @@ and `torchrun` as usual. Steps are those of a model of 32 MiB. Saves are of 1 GB
 
 import argparse
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
@@ -21,6 +18,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from benchmarks.machine import at_most, show
+from benchmarks.torch_step import run_script
 
 STEP_TARGET = 1.03
 BLOCKED_TARGET = 1.0
@@ -41,15 +39,7 @@ COMMANDS = {
 def measured(name: str, width: int, steps: int, saves: int, folder: Path) -> dict:
     """What one run of the script has measured."""
     saver, module = COMMANDS[name]
-    arguments = ["--nproc-per-node", "2", str(SCRIPT), saver, *map(str, (width, steps, saves)), str(folder)]
-    command = [sys.executable, "-m", *module, *arguments]
-    paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    ended = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
-    )
-    if ended.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr}")
+    run_script(module, [str(SCRIPT), saver, *map(str, (width, steps, saves)), str(folder)], folder, RUN_S)
     return dict(json.loads((folder / "measured.json").read_text()))
 
 

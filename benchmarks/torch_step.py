@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -45,12 +46,16 @@ def operations_ms(name: str, steps: int, folder: Path) -> dict[str, float]:
 def _run(name: str, steps: int, folder: Path, *more: str) -> None:
     result = folder / "step.json"
     result.unlink(missing_ok=True)
-    arguments = ["--nproc-per-node", "2", str(SCRIPT), str(steps), str(result), *more]
-    command = [sys.executable, "-m", *COMMANDS[name], *arguments]
+    run_script(COMMANDS[name], [str(SCRIPT), str(steps), str(result), *more], folder, RUN_S)
+
+
+def run_script(module: Sequence[str], words: Sequence[str], folder: Path, limit_s: float) -> None:
+    """Run a script with its arguments by two members of `module`, in `folder`. Raises RuntimeError where it fails."""
+    command = [sys.executable, "-m", *module, "--nproc-per-node", "2", *words]
     paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     ended = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=RUN_S, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
     )
     if ended.returncode:
         raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr}")

@@ -54,14 +54,7 @@ build() {
 check_machine
 [[ ! -d $programs || $(missing_packages) ]] || exit 0
 
-mkdir -p "$all"
-exec 9>"$all/.lock"
-wait_for_lock 9
-
-rm -rf "$building"
-mkdir "$building"
-trap 'rm -rf "$building"' EXIT
-
+start_building
 read -ra missing < <(missing_packages | xargs)
 [[ ! ${missing[*]} ]] || install_from_debian "${missing[@]}"
 [[ ! -d $programs ]] || exit 0

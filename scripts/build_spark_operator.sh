@@ -16,14 +16,8 @@ building=$all/.building # with both of Go's caches; what a killed run left there
 log=$building/log
 
 [[ ! -d $programs ]] || exit 0
-mkdir -p "$all"
-exec 9>"$all/.lock"
-wait_for_lock 9
+start_building
 [[ ! -d $programs ]] || exit 0
-
-rm -rf "$building"
-mkdir -p "$building/programs"
-trap 'rm -rf "$building"' EXIT
 module=$building/modules/github.com/kubeflow/spark-operator/v2@v$version
 
 # `go install` refuses a module that replaces others.

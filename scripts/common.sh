@@ -25,6 +25,16 @@ wait_for_lock() {
   }
 }
 
+# Waits for its turn in the folder `all`, and empties the folder `building` in it, which the script's end removes.
+start_building() {
+  mkdir -p "$all"
+  exec 9>"$all/.lock"
+  wait_for_lock 9
+  rm -rf "$building"
+  mkdir -p "$building/programs"
+  trap 'rm -rf "$building"' EXIT
+}
+
 # A user's PATH may lack the folders of daemons and of administrators' programs.
 is_there() { [[ -x $(PATH=$PATH:/usr/sbin:/sbin command -v "$1") ]]; }
 
