@@ -89,8 +89,10 @@ class _Slot:
     """One of the folders that take turns."""
 
     folder: Path
+    files: dict[str, Array] = field(default_factory=dict)
+    """Shared mappings of its files of tensors, as bytes by name; empty before its first snapshot."""
     arrays: dict[str, Array] = field(default_factory=dict)
-    """Shared mappings of its files; empty before its first snapshot."""
+    """The tensors in them, as views."""
 
 
 class MemorySaver:
@@ -232,7 +234,7 @@ class MemorySaver:
                 self._retains = False
                 self._slots.reverse()  # the newest whole snapshot stays until the next one is whole
                 return
-            checksum = folder_checksum(slot.folder)
+            checksum = folder_checksum(slot.folder, slot.files)
             self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused))
         except (OSError, ValueError, SparktrainError) as error:
             self._give_up(str(error))
@@ -251,7 +253,7 @@ class MemorySaver:
     def _write(self, slot: _Slot, state: State) -> None:
         """Write new files. Raises CheckpointError when shared memory is too small."""
         remove(slot.folder)
-        slot.arrays = {}
+        slot.files = slot.arrays = {}
         needed = sum(tensor.nbytes for tensor in state.tensors.values())
         stats = os.statvfs(slot.folder.parent)
         free = stats.f_bavail * stats.f_frsize
@@ -265,7 +267,8 @@ class MemorySaver:
                 f"{slot.folder.parent.parent.parent} on {socket.gethostname()} has {size(free)}{step}"
             )
         tensor_files.save(slot.folder, state.tensors, state.document, _ONE_FILE)
-        slot.arrays = mapped_arrays(slot.folder, state.tensors)
+        slot.files = mapped_files(slot.folder)
+        slot.arrays = arrays_in(slot.files, state.tensors)
 
     def _give_up(self, problem: str) -> None:
         self.able = False
@@ -311,22 +314,32 @@ def _copy(state: State, slot: _Slot) -> None:
     tensor_files.save_document(slot.folder, state.document)
 
 
-def mapped_arrays(folder: Path, like: Mapping[str, Array]) -> dict[str, Array]:
-    """The tensors that `tensor_files.save` has written to `folder`, none of them cut, as views of the files.
+def mapped_files(folder: Path) -> dict[str, Array]:
+    """The bytes of the files of tensors in `folder` by name, mapped for reading and writing while a view lives.
 
-    `like` has their dtypes and shapes: some dtypes are stored as integers. The memory stays mapped while a view lives.
-    Raises OSError, and ValueError for other files.
+    Raises OSError.
+    """
+    files = {}
+    for path in folder.glob("*.safetensors"):
+        with path.open("r+b") as file:
+            mapping = mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        files[path.name] = np.frombuffer(mapping, np.uint8)
+    return files
+
+
+def arrays_in(files: Mapping[str, Array], like: Mapping[str, Array]) -> dict[str, Array]:
+    """The tensors that `tensor_files.save` has written to `files`, none of them cut, as views of their bytes.
+
+    `like` has their dtypes and shapes: some dtypes are stored as integers. Raises ValueError for other files.
     """
     arrays: dict[str, Array] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with path.open("r+b") as file:
-            start = _HEADER_BYTES + int.from_bytes(file.read(_HEADER_BYTES), "little")
-            header: dict[str, Any] = json.loads(file.read(start - _HEADER_BYTES))
-            content = np.frombuffer(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | mmap.MAP_POPULATE), np.uint8)
+    for content in files.values():
+        start = _HEADER_BYTES + int.from_bytes(content[:_HEADER_BYTES].tobytes(), "little")
+        header: dict[str, Any] = json.loads(content[_HEADER_BYTES:start].tobytes())
         for name, entry in header.items():
             if name != "__metadata__":
                 first, end = entry["data_offsets"]
                 arrays[name] = content[start + first : start + end].view(like[name].dtype).reshape(like[name].shape)
     if arrays.keys() != like.keys():
-        raise ValueError(f"{folder} has {len(arrays)} tensors, and {len(like)} were saved")
+        raise ValueError(f"{len(files)} files have {len(arrays)} tensors, and {len(like)} were saved")
     return arrays

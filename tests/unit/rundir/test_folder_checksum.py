@@ -27,6 +27,14 @@ def test_a_changed_bit_is_found(folder: Path, place: int) -> None:
     assert folder_checksum(folder) != before
 
 
+def test_files_that_are_mapped_have_the_same_checksum(folder: Path) -> None:
+    mapped = {"tensors": np.memmap(folder / "tensors", np.uint8, "r+")}
+    before = folder_checksum(folder, mapped)
+    assert before == folder_checksum(folder)
+    mapped["tensors"][2 * BLOCK + 5] ^= 1
+    assert before != folder_checksum(folder, mapped) == folder_checksum(folder)
+
+
 def test_equal_folders_have_equal_checksums(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     other = tmp_path_factory.mktemp("other")
     for each in sorted(folder.iterdir(), reverse=True):
