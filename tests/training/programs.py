@@ -99,9 +99,16 @@ def run(joining: Joining, backend: str, names: list[str]) -> dict[str, Any]:
 
 # ---- what the programs are made of
 
-COMPILING: dict[str, Any] = {} if keras.backend.backend() == "jax" else {"jit_compile": False}
-"""For `compile()`: XLA compiles no collectives of TensorFlow, and those of JAX alone."""
-SEVERAL_STEPS = {"steps_per_execution": 3} if keras.backend.backend() == "tensorflow" else {}
+
+def compiling() -> dict[str, Any]:
+    """For `compile()`: XLA compiles no collectives of TensorFlow, and those of JAX alone."""
+    # Asked in the member: a trial gets the globals of this module as the process of the tests has them.
+    return {} if keras.backend.backend() == "jax" else {"jit_compile": False}
+
+
+def several_steps() -> dict[str, Any]:
+    """For `compile()`, where the backend has more than one step in a call."""
+    return {"steps_per_execution": 3} if keras.backend.backend() == "tensorflow" else {}
 
 
 def without_gradients() -> contextlib.AbstractContextManager[Any]:
@@ -153,11 +160,11 @@ def mlp() -> keras.Model:
     return keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
 
 
-def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **compiling: Any) -> keras.Model:
+def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **options: Any) -> keras.Model:
     """Train on this member's share of the values."""
     if optimizer is not False:
-        compiling["optimizer"] = ctx.distribute(optimizer or keras.optimizers.SGD(0.05))
-    model.compile(**{"loss": "mse"} | COMPILING | compiling)
+        options["optimizer"] = ctx.distribute(optimizer or keras.optimizers.SGD(0.05))
+    model.compile(**{"loss": "mse"} | compiling() | options)
     share = ctx.shard(values, batch_size=BATCH // ctx.size)
     model.fit(share, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
@@ -166,7 +173,7 @@ def fit(ctx: Any, model: keras.Model, values: Any, *, optimizer: Any = None, **c
 def fit_dataset(ctx: Any, **options: Any) -> keras.Model:
     """Train on this member's share of a dataset."""
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **compiling())
     feed = ctx.dataset("train").to_keras(batch_size=BATCH // ctx.size, label_columns="label", stack=True, **options)
     model.fit(feed, epochs=EPOCHS, verbose=0, callbacks=ctx.keras_callbacks(checkpoint_every=None))
     return model
@@ -211,7 +218,7 @@ def a_mean_with_sample_weights(ctx: Any) -> keras.Model:
 def masked_sequences(ctx: Any) -> keras.Model:
     inside = [keras.layers.Embedding(20, 4, mask_zero=True), keras.layers.SimpleRNN(5, return_sequences=True)]
     model = keras.Sequential([keras.Input((7,), dtype="int32"), *inside, keras.layers.Dense(3, "softmax")])
-    return fit(ctx, model, words(), loss="sparse_categorical_crossentropy", **SEVERAL_STEPS)
+    return fit(ctx, model, words(), loss="sparse_categorical_crossentropy", **several_steps())
 
 
 @program
@@ -296,7 +303,7 @@ class Adversaries(keras.Model):
         self.judge = keras.Sequential([keras.Input((5,)), keras.layers.Dense(1)])
 
     def compile(self, maker_optimizer: Any, judge_optimizer: Any) -> None:
-        super().compile(**COMPILING)
+        super().compile(**compiling())
         self.maker_optimizer, self.judge_optimizer = maker_optimizer, judge_optimizer
         self.cross = keras.losses.BinaryCrossentropy(from_logits=True)
 
@@ -352,7 +359,7 @@ def adversaries_with_one_forgotten(ctx: Any) -> keras.Model:
 @program
 def without_callbacks_from_equal_weights(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **compiling())
     model.fit(ctx.shard(data(), batch_size=BATCH // ctx.size), epochs=EPOCHS, verbose=0)
     return model
 
@@ -367,7 +374,7 @@ def without_callbacks_from_other_weights(ctx: Any) -> keras.Model:
 def without_distribute(ctx: Any) -> keras.Model:
     keras.utils.set_random_seed(ctx.rank)
     model = mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", **COMPILING)
+    model.compile(keras.optimizers.SGD(0.05), "mse", **compiling())
     model.fit(*data(), batch_size=BATCH, verbose=0)
     return model
 
@@ -375,7 +382,7 @@ def without_distribute(ctx: Any) -> keras.Model:
 @program
 def each_on_the_same_data(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(keras.optimizers.SGD(0.05), "mse", **COMPILING)
+    model.compile(keras.optimizers.SGD(0.05), "mse", **compiling())
     model.fit(*data(), batch_size=BATCH, verbose=0, shuffle=False)
     return model
 
@@ -383,7 +390,7 @@ def each_on_the_same_data(ctx: Any) -> keras.Model:
 @program
 def without_shard(ctx: Any) -> keras.Model:
     model = mlp()
-    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **COMPILING)
+    model.compile(ctx.distribute(keras.optimizers.SGD(0.05)), "mse", **compiling())
     callbacks = ctx.keras_callbacks(checkpoint_every=None)
     model.fit(*data(), batch_size=BATCH, validation_split=0.25, shuffle=False, verbose=0, callbacks=callbacks)
     return model
