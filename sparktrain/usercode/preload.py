@@ -21,6 +21,7 @@ SAFE = frozenset(
         "joblib",
         "keras",
         "lightgbm",
+        "lightning",
         "matplotlib",
         "numpy",
         "optuna",
@@ -47,14 +48,12 @@ its first operation: no zygote runs either, and a child forked after that hangs 
 no JVM and does not import its Connect client, which uses gRPC.
 
 Left out: polars, which starts a thread of its own that a child lacks, and statsmodels.api, which imports it;
-pyarrow.flight (gRPC); cv2 (a thread pool of its own); Lightning, which trains after a fork, and reads its rank
-on import.
+pyarrow.flight (gRPC); cv2 (a thread pool of its own).
 """
 
 _UNSAFE_PARTS = ("pyarrow.flight",)
 _UNSAFE = {
     "cv2": "it starts threads on import, which a fork loses",
-    "lightning": "it reads its rank on import, which members of a gang have later",
     "polars": "it starts a thread on import, which a fork loses",
 }
 """Libraries that trials import themselves, with the reason."""
@@ -93,11 +92,13 @@ _READ_AT_IMPORT: dict[str, Collection[str]] = {
     "OMP_*": _NATIVE,
     "OPENBLAS_*": _NATIVE,
     "MKL_*": _NATIVE,
-    "HF_*": {"accelerate", "transformers"},
-    "TRANSFORMERS_*": {"transformers"},
+    "HF_*": {"accelerate", "lightning", "transformers"},
+    "TRANSFORMERS_*": {"lightning", "transformers"},
     "JAX_*": {"jax"},
     "XLA_FLAGS": {"jax"},
     "TORCH_*": {"torch"},
+    "RANK": {"lightning"},
+    "LOCAL_RANK": {"lightning"},
     "SCIPY_ARRAY_API": {"scipy", "sklearn"},
     "SKLEARN_*": {"sklearn"},
 }
@@ -116,6 +117,7 @@ _EAGER_PACKAGES = frozenset(
         "joblib",
         "keras",
         "lightgbm",
+        "lightning",
         "numpy",
         "optuna",
         "pandas",

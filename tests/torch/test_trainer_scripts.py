@@ -24,6 +24,19 @@ CASES = {
 SAVES = {"torchdata": 8}
 """The first epoch of this script has six checkpoints."""
 JUDGED = {"lightning": "val_loss", "transformers": "eval_loss"}
+RANKS = """
+import sys  # --lr
+imported = "lightning.pytorch" in sys.modules
+import torch.distributed as dist
+from lightning.pytorch.utilities import rank_zero_only
+import sparktrain
+
+dist.init_process_group("gloo")
+ranks = [None, None]
+dist.all_gather_object(ranks, rank_zero_only.rank)
+sparktrain.report(imported=int(imported), rank=ranks[1])
+dist.destroy_process_group()
+"""
 each_case = pytest.mark.parametrize("case", CASES)
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -81,3 +94,14 @@ def test_a_stop_rule_ends_all_members_early(case: str, tmp_path: Path, monkeypat
     [trial] = result.trials
     assert trial.status == "pruned"
     assert max(trial.history["epoch"]) <= 2
+
+
+def test_members_have_their_own_rank_in_lightning_that_their_zygote_has_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("ranks.py").write_text(RANKS)
+    result = launched(st.script("ranks.py"), [0.1], metric="rank", mode="min")
+    assert result.trials[0].error is None
+    assert result.trials[0].metrics == {"imported": 1.0, "rank": 1.0}

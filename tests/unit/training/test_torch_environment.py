@@ -1,13 +1,15 @@
 """The environment of torchrun that a member of a gang of PyTorch has."""
 
 import os
+import sys
+from types import SimpleNamespace
 
 import pytest
 
 from sparktrain.config.gang_spec import Role
 from sparktrain.errors import FormError
 from sparktrain.state.topology import Formation, MemberAddress
-from sparktrain.training.frameworks.torch.torch_environment import environment, on_rank_read
+from sparktrain.training.frameworks.torch.torch_environment import enter, environment, on_rank_read
 
 PLACES = tuple(
     MemberAddress(host, address, 4000 + rank, Role.WORKER if rank else Role.CHIEF)
@@ -31,6 +33,17 @@ def test_a_member_finds_the_store_of_rank_0_and_its_place() -> None:
         "TORCHELASTIC_RUN_ID": "sparktrain",
     }
     assert values["GLOO_SOCKET_IFNAME"] == values["NCCL_SOCKET_IFNAME"] == "lo"
+
+
+def test_lightning_that_a_zygote_has_imported_has_the_rank_of_the_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    rank_zero_only = SimpleNamespace(rank=0)
+    monkeypatch.setitem(
+        sys.modules, "lightning_utilities.core.rank_zero", SimpleNamespace(rank_zero_only=rank_zero_only)
+    )
+    monkeypatch.setattr(os, "environ", environ := dict(os.environ))
+    enter(Formation(2, PLACES), 1)
+    assert rank_zero_only.rank == 2
+    assert environ["RANK"] == "2"
 
 
 def test_pods_of_a_node_are_groups_of_their_own() -> None:

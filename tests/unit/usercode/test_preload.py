@@ -28,7 +28,8 @@ BODIES = [
     ("import torch.nn.functional, json, polars, os.path", ("torch", "torch._dynamo")),
     ("import xgboost as xgb; xgb.train; import lightgbm, jax.numpy as jnp", ("jax", "lightgbm", "xgboost")),
     ("from transformers import Trainer", ("transformers", "transformers.trainer")),
-    ("from accelerate.utils import set_seed; import lightning.pytorch as pl", ("accelerate",)),
+    ("from accelerate.utils import set_seed; import lightning.pytorch as pl", ("accelerate", "lightning")),
+    ("import os; os.environ['RANK'] = '1'; import lightning, transformers", ("transformers", "transformers.trainer")),
     ("import os; os.environ['HF_HOME'] = 'x'; import accelerate, torch, transformers", ("torch", "torch._dynamo")),
     ("import catboost, polars", ()),
     ("import os; os.environ['JAX_PLATFORMS'] = 'cpu'; import jax, torch", ("torch", "torch._dynamo")),
@@ -209,10 +210,10 @@ def test_modules_that_read_a_trials_variable_on_import_are_left_to_trials(
         ("import numpy, wandb", (), ()),
         (
             "import lightning.pytorch",
-            (),
+            ("RANK",),
             (
-                "lightning (2.3 s) is imported in each trial: it reads its rank on import, which members of a gang "
-                "have later",
+                "lightning (2.3 s) is imported in each trial: read on import, RANK is set by the call; "
+                "preload=['lightning'] imports it before",
             ),
         ),
         (

@@ -1,6 +1,7 @@
 """The environment of torchrun for a member of a gang, from which `init_process_group` connects. Imports no torch."""
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from sparktrain.state.topology import Formation
@@ -10,6 +11,15 @@ DEVICES = "CUDA_VISIBLE_DEVICES"
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 _RANKS = ("RANK", "LOCAL_RANK", "GROUP_RANK")
 """The variables that differ between members."""
+_LIGHTNING_RANK = "lightning_utilities.core.rank_zero"
+
+
+def enter(formation: Formation, generation: int) -> None:
+    """Give this process the variables of `environment`, and its rank to Lightning. Raises FormError."""
+    os.environ.update(environment(formation, generation))
+    # Lightning reads RANK when it is imported: a zygote, which imports it for all members, has none.
+    if (lightning := sys.modules.get(_LIGHTNING_RANK)) is not None:
+        lightning.rank_zero_only.rank = formation.rank
 
 
 def environment(formation: Formation, generation: int, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -10,7 +10,6 @@ A group that the ring makes uses NCCL for tensors on GPUs where each member has 
 The store and Gloo have no authentication, as torch has it. They listen on the address of the member alone.
 """
 
-import os
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,6 @@ from sparktrain.training.collectives.ring_exchange import RingExchange
 from sparktrain.training.frameworks.torch import torch_environment
 from sparktrain.training.frameworks.torch.leavable_store import LeavableStore
 from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
-from sparktrain.training.frameworks.torch.torch_environment import environment
 
 _BACKEND = "sparktrain_waiting"
 _PREFIX = "sparktrain"
@@ -71,7 +69,7 @@ def _served(joining: Joining) -> dist.TCPStore | None:
 def _met(joining: Joining, server: dist.TCPStore | None) -> dist.Store:
     """The part of the gang's store for the ring, once all members are there. Raises FormError."""
     barrier.wait_for_all(joining, SystemClock())
-    os.environ.update(environment(joining.formation, joining.generation))
+    torch_environment.enter(joining.formation, joining.generation)
     # A prefix for each ring: keys of a ring that broke would stand for members that are gone.
     number = joining.changes.number
     prefix = f"{_PREFIX}/{number}" if number else _PREFIX
@@ -204,7 +202,7 @@ class TorchRing(EagerRing):
         `on_rank_read` is called when the function asks torch, or the variables of torchrun, for the rank.
         """
         self.is_waiting = True
-        os.environ.update(environment(self.formation, self._joining.generation))
+        torch_environment.enter(self.formation, self._joining.generation)
         _start_waiting(self.formation, on_rank_read)
         torch_environment.on_rank_read(on_rank_read)
 
