@@ -47,13 +47,14 @@ class PageFeed(EventFeed):
         super().__init__(clock)
         self._place = place
         self._observer = Observer(place, clock)
+        # Before the inputs: what comes between the two is read again, and nothing is missed.
+        self._blocks: Sequence[str] = block_paths(place.store, place.layout)
         self._inputs = read_inputs(place, clock)
         self._rows = trial_rows(self._inputs)
         self._views = views_of(self._inputs, self._rows)
         self._headline = headline_of(self._inputs)
         self._looked_at = clock.now()
         self._is_followed = False
-        self._blocks: Sequence[str] = ()
         self._viewed: RunView = self._inputs.view
 
     # ---- for readers

@@ -11,11 +11,11 @@ class Page {
   }
 
   index() {
-    this.rows = new Map(this.doc.trials.map((row) => [row.id, row]));
+    this.places = new Map(this.doc.trials.map((row, at) => [row.id, at]));
   }
 
   row(id) {
-    return this.rows.get(id);
+    return this.doc.trials[this.places.get(id)];
   }
 
   open(id) {
@@ -91,9 +91,8 @@ class Page {
       keys.add("headline");
     }
     for (const row of event.trials || []) {
-      if (!this.rows.has(row.id)) this.doc.trials.push(row);
-      else this.doc.trials[this.doc.trials.indexOf(this.rows.get(row.id))] = row;
-      this.rows.set(row.id, row);
+      if (!this.places.has(row.id)) this.places.set(row.id, this.doc.trials.length);
+      this.doc.trials[this.places.get(row.id)] = row;
       keys.add("trials");
     }
     for (const [name, view] of Object.entries(event.views || {})) {

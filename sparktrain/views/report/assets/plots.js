@@ -3,6 +3,7 @@
 const TOUCH = 14;
 const WHOLE = [1, 2, 5].flatMap((digit) => Array.from({ length: 13 }, (_, power) => digit * 10 ** power)).sort((a, b) => a - b);
 const TIMES = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, ...[1, 2, 5, 10, 20, 50, 100, 200, 500].map((days) => 86400 * days)];
+const CROWDED = 2000; // points; of more, only those are drawn that do not cover each other: a path of 100,000 arcs takes 40 MB
 const STOPPED_EARLY = { pruned: "pruned: value at its last step" };
 
 function trialTip(ctx, row, extra) {
@@ -36,19 +37,38 @@ function paddedEnds(axis) {
   return [low - (high - low) * 0.05, high + (high - low) * 0.05];
 }
 
+// The places of the points of a series that are drawn: one for each cell of the chart that is as large as a point.
+function uncovered(size) {
+  return (chart, series) => {
+    const values = chart.data[series];
+    const [first, last] = chart.series[0].idxs;
+    const cells = new Map();
+    for (let at = first; at <= last; at += 1) {
+      if (values[at] === null) continue;
+      const [x, y] = [chart.valToPos(chart.data[0][at], "x"), chart.valToPos(values[at], "y")];
+      const cell = Math.round(x / size) * 65536 + Math.round(y / size);
+      if (!cells.has(cell)) cells.set(cell, at);
+    }
+    return [...cells.values()];
+  };
+}
+
 function historyPlot(ctx, view, width) {
   const box = h("div", { class: "plot" });
   const rows = view.trials.map((id) => ctx.row(id) || { id, status: "succeeded" });
   const used = STATUSES.filter((status) => rows.some((row) => row.status === status));
   const inside = view.values.map((value) => (beyond(view.y, value) ? null : value));
   const columns = used.map((status) => inside.map((value, at) => (rows[at].status === status ? value : null)));
-  const dot = (status) => ({ stroke: css(`--${status}`), width: 0, paths: () => null, points: { show: true, size: view.values.length > 2000 ? 3 : 6, fill: css(`--${status}`), stroke: css(`--${status}`) } });
+  // The line has a point for each change, and one for its end.
+  const steps = view.best.map((value, at) => (value === view.best[at - 1] && at + 1 < view.best.length ? null : value));
+  const points = view.values.length > CROWDED ? { show: true, size: 3, filter: uncovered(3) } : { show: true, size: 6 };
+  const dot = (status) => ({ stroke: css(`--${status}`), width: 0, paths: () => null, points: { ...points, fill: css(`--${status}`), stroke: css(`--${status}`) } });
   const plot = uplot(width, 260, {
     x: "trials ended", y: view.y,
     cursor: { points: { show: false }, drag: { x: true, y: false } },
     hooks: { draw: [(chart) => drawEdges(chart, view, rows)] },
-    series: [{}, ...used.map(dot), { stroke: css("--best"), width: 2.5, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } }],
-  }, [view.values.map((_, at) => at + 1), ...columns, view.best], box);
+    series: [{}, ...used.map(dot), { stroke: css("--best"), width: 2.5, paths: uPlot.paths.stepped({ align: 1 }), spanGaps: true, points: { show: false } }],
+  }, [view.values.map((_, at) => at + 1), ...columns, steps], box);
   plot.over.addEventListener("mousemove", (event) => {
     const at = plot.cursor.idx;
     const row = at === null || at === undefined ? null : ctx.row(view.trials[at]);

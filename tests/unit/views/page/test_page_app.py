@@ -145,6 +145,13 @@ def test_views_follow_reports(run: ScriptedRun, site: Site) -> None:
     assert site.ask("/state").json["views"]["curves"] == event["views"]["curves"]
 
 
+def test_reports_that_the_document_has_are_no_news(run: ScriptedRun) -> None:
+    run.note(0, 1, 2, 3, accuracy=0.5)
+    site = Site(run)
+    site.feed.look_at_reports()
+    assert site.ask("/events", "since=0&wait=0").json == []
+
+
 def test_a_reader_who_missed_too_much_gets_everything(run: ScriptedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_feed, "KEPT_EVENTS", 4)
     site = Site(run)
