@@ -13,7 +13,14 @@ FORM = "--NAME VALUE"
 """How a parameter becomes words of the command line, unless the call has another form."""
 _BY_FUNCTION = re.compile(r"^\s*(?:import|from)\s.*\b(?:typer|click|cyclopts|fire)\b", re.M)
 """Libraries that make options of the parameters of functions, with dashes for underscores."""
-
+_BY_CLASS = re.compile(r"\b(?:HfArgumentParser|LightningCLI|jsonargparse)\b")
+"""Parsers that make options of the fields and parameters of classes, which other packages may have."""
+_BOOLEAN_VALUES = re.compile(
+    r"\b(?:DEFINE_bool|DEFINE_boolean|HfArgumentParser|LightningCLI|jsonargparse)\b|^\s*(?:import|from)\s+fire\b", re.M
+)
+"""Parsers where booleans take a value, and `--no-NAME` is unknown: `DEFINE_bool` is of absl."""
+_COMPUTED = re.compile(r"--(?:[{%]|[\"']\s*\+)")
+"""An option with a name that the script computes."""
 _TYPE_CHECKING = re.compile(r"(?:\w+\.)?TYPE_CHECKING")
 
 
@@ -41,13 +48,10 @@ def _words(form: str, name: str, value: Any, source: str) -> Iterator[str]:
     if value is None:
         return
     if form == FORM and isinstance(value, bool):
-        if value:
-            yield f"--{name}"
-        elif not _is_switch(name, source):
-            yield f"--no-{name}"
+        yield from _of_boolean(name, value, source)
         return
-    if form == FORM and isinstance(value, str) and value.startswith("-"):
-        yield f"--{name}={value}"  # parsers take a word that starts with a dash for an option
+    if form == FORM and not isinstance(value, list | tuple) and _text(value).startswith("-"):
+        yield f"--{name}={_text(value)}"  # parsers take a word that starts with a dash for an option, such as -1e-05
         return
     values = [_text(entry) for entry in value] if isinstance(value, list | tuple) else [_text(value)]
     for word in shlex.split(form):
@@ -60,14 +64,26 @@ def _words(form: str, name: str, value: Any, source: str) -> Iterator[str]:
 def spelled(name: str, source: str) -> str:
     """The name of a parameter as the script writes its option: with dashes or with underscores."""
     dashed = name.replace("_", "-")
-    if f"--{name}" in source or dashed == name:
+    if _has_option(name, source) or dashed == name:
         return name
-    return dashed if f"--{dashed}" in source or _BY_FUNCTION.search(source) else name
+    return dashed if _has_option(dashed, source) or _BY_FUNCTION.search(source) else name
 
 
-def _is_switch(name: str, source: str) -> bool:
-    """Whether the option can only be given: `action="store_true"`."""
-    return re.search(rf"--{re.escape(name)}[\"'][^)]*store_true", source) is not None
+def _has_option(name: str, source: str) -> bool:
+    return re.search(rf"--{re.escape(name)}(?![\w-])", source) is not None
+
+
+def _of_boolean(name: str, value: bool, source: str) -> Iterator[str]:
+    declared = re.search(rf"(add_argument\([^)]*)?--{re.escape(name)}[\"']([^)]*)", source)
+    keywords = declared[2] if declared is not None else ""
+    if "store_true" in keywords or "is_flag" in keywords:
+        yield from [f"--{name}"] if value else []
+    elif declared is not None and declared[1] and re.search(r"type\s*=\s*bool\b", keywords):
+        yield f"--{name}={value or ''}"  # argparse calls bool(), which is False for no text alone
+    elif _BOOLEAN_VALUES.search(source) or "type=" in keywords:
+        yield f"--{name}={value}"
+    else:
+        yield f"--{name}" if value else f"--no-{name}"
 
 
 def _text(value: Any) -> str:
@@ -78,6 +94,21 @@ def names(source: str, parameter: str) -> bool:
     """Whether the text of a module has the parameter as a word, with underscores or dashes."""
     spelling = re.escape(parameter).replace("_", "[_-]")
     return re.search(rf"(?<![A-Za-z0-9_]){spelling}(?![A-Za-z0-9_])", source) is not None
+
+
+def takes_any(source: str) -> bool:
+    """Whether a script takes options that no text of its own has."""
+    return _BY_CLASS.search(source) is not None
+
+
+def taken_for(source: str, parameter: str) -> str:
+    """The longer option for which argparse would take that of the parameter; empty where it has the option itself."""
+    is_of_argparse = re.search(r"\bArgumentParser\b", source) and not re.search(r"allow_abbrev\s*=\s*False", source)
+    name = spelled(parameter, source)
+    if not is_of_argparse or _COMPUTED.search(source) or _has_option(name, source):
+        return ""
+    longer = re.search(rf"[\"'](--{re.escape(name)}[\w-]+)[\"']", source)
+    return longer[1] if longer is not None else ""
 
 
 def is_script(source: bytes) -> bool:

@@ -11,7 +11,7 @@ import runpy
 import shlex
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,12 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 """Interval at which a pattern is searched in what the script has printed since."""
 _TAIL_BYTES = 4096
-_REFUSED = 2
-"""The exit code of argparse, click and typer for arguments that they refuse, after a line with their usage."""
+_REFUSALS = {2: "usage:", 1: "FATAL Flags parsing error"}
+"""For exit codes of parsers that refuse arguments, the start of a line that they print then: of argparse, click and
+typer, and of absl."""
+_UNUSED = "not used by the HfArgumentParser"
+"""In an error of transformers for options that none of its classes has."""
+_IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(.*)", re.M)
 _FRAME = " \t│|"
 """Around the lines of an error that Rich prints."""
 
@@ -79,7 +83,7 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     """
     call = ScriptCall(**fields | {"arguments": tuple(fields["arguments"])})
     _check_named(call.metric_from, ctx.metric)
-    source = Path(_file_of(call.module)).read_text(errors="replace")
+    source = _source_of(Path(_file_of(call.module)))
     arguments = [*call.arguments, *words_of(call.form, params, source)]
     print(f"[sparktrain] {shlex.join([call.path, *arguments])}", flush=True)
     follower = _OutputFollower(ctx, call.metric_from) if call.metric_from and ctx.rank == 0 else None
@@ -89,6 +93,10 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
         if (local_file := _where_called(call, error)) is None:
             raise
         raise UserError(f"{error}: each trial has a working directory of its own, so name {local_file}") from error
+    except Exception as error:
+        if not _is_refusal(error) or ctx.reported:
+            raise
+        raise UserError(f"{REFUSES_ARGUMENTS}: {error}") from error
     finally:
         if follower is not None:
             follower.end()
@@ -100,6 +108,27 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     if ctx.rank == 0 and ctx.metric is not None and ctx.metric not in metrics:
         raise UserError(_missing(call, ctx.metric))
     return metrics
+
+
+def _source_of(script: Path) -> str:
+    """The text of a script and of the modules beside it that it imports, for one of these may have its parser."""
+    texts: dict[Path, str] = {}
+    todo = [script]
+    for file in todo:
+        texts[file] = file.read_text(errors="replace")
+        files = dict.fromkeys(_imported_files(texts[file], file.parent, script.parent))
+        todo.extend(module for module in files if module not in todo and module.is_file())
+    return "\n".join(texts.values())
+
+
+def _imported_files(source: str, folder: Path, root: Path) -> Iterator[Path]:
+    """Where modules that a file in `folder` imports would be; those without a dot in front are in `root`."""
+    for dots, package, names in _IMPORTS.findall(source):
+        imported = re.findall(r"[\w.]+", names)
+        parts = [package, *(f"{package}.{name}".lstrip(".") for name in imported)] if dots or package else imported
+        for part in filter(None, parts):
+            module = (folder if dots else root).joinpath(*part.split("."))
+            yield from (module.with_suffix(".py"), module / "__init__.py")
 
 
 def _check_named(pattern: str, metric: str | None) -> None:
@@ -117,6 +146,12 @@ def _where_called(call: ScriptCall, error: FileNotFoundError) -> str | None:
         return None
     file = os.path.join(call.folder, name)
     return file if os.path.exists(file) else None
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a parser has refused arguments by `error`: flags of absl without `app.run`, or that of transformers."""
+    flags = sys.modules.get("absl.flags")
+    return (flags is not None and isinstance(error, flags.Error)) or _UNUSED in str(error)
 
 
 def _of_file(path: str) -> dict[str, Any]:
@@ -148,10 +183,11 @@ def _log_of(ctx: "TrainContext") -> Path:
 def _of_exit(code: Any, lines: Sequence[str], *, has_reported: bool) -> str:
     """What the script has done, and its last line: there parsers name the argument that they refuse."""
     last = lines[-1] if lines else "nothing"
-    start = next((index for index in reversed(range(len(lines))) if lines[index].lower().startswith("usage:")), None)
-    if code != _REFUSED or start is None or has_reported:
+    usage = _REFUSALS.get(code, "") if isinstance(code, int) else ""
+    starts = [index for index, line in enumerate(lines) if usage and line.lower().startswith(usage.lower())]
+    if not starts or has_reported:
         return f"the script has called sys.exit({code!r}); it printed last: {last}"
-    return f"{REFUSES_ARGUMENTS}; it printed last: {last}; {' '.join(lines[start:-1])}"
+    return f"{REFUSES_ARGUMENTS}; it printed last: {last}; {' '.join(lines[starts[-1] : -1])}"
 
 
 def _last_lines(log: Path) -> list[str]:

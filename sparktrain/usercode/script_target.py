@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktrain.config.param_values import shown
-from sparktrain.config.script_words import FORM, is_script, names
+from sparktrain.config.script_words import FORM, is_script, names, taken_for, takes_any
 from sparktrain.errors import FunctionError
 from sparktrain.usercode.imports import Sources, is_local
 from sparktrain.usercode.target import Target, check_file
@@ -21,7 +21,8 @@ def is_script_file(text: str) -> bool:
 
 
 def check_options(target: Target, cases: Iterable[Mapping[str, Any]], place: str) -> None:
-    """Raise FunctionError for a parameter of `cases` that the script and the modules beside it nowhere name.
+    """Raise FunctionError for a parameter of `cases` that the script and the modules beside it nowhere name, or with
+    an option that argparse would take for another one.
 
     The caller wrote the parameters in `place`. What the script does with a name is known to its parser alone, which
     refuses an option in the first trial. A form other than that of options is left to the script.
@@ -35,9 +36,14 @@ def check_options(target: Target, cases: Iterable[Mapping[str, Any]], place: str
         for place in sources.places_of(sources.imports_of_files([target.file]).modules)
         for file in _files(place)
     ]
-    texts = [file.read_text(errors="replace") for file in (target.file, *modules)]
+    source = "\n".join(file.read_text(errors="replace") for file in (target.file, *modules))
     for name in dict.fromkeys(name for case in cases for name in case):
-        if not any(names(text, name) for text in texts):
+        if longer := taken_for(source, name):
+            raise FunctionError(
+                f"{target.bound['path']} has no option --{name}, which argparse would take for {longer}; rename "
+                f"{name!r} in {place}"
+            )
+        if not takes_any(source) and not names(source, name):
             raise FunctionError(
                 f"{target.bound['path']} and the modules beside it name {name!r} nowhere, so no option takes it; "
                 f"rename it in {place} as the script has it, or pass form= (--form) for a script that takes any name"

@@ -28,11 +28,57 @@ HELPER = "def loss(lr, batch_size, epoch):\n    return lr * batch_size - epoch"
 TYPER = """
 import json, typer
 
-def main(lr: float, hidden_size: int = 1, amp: bool = True) -> None:
+def main(lr: float = 1, hidden_size: int = 1, amp: bool = True) -> None:
     json.dump({"loss": lr * hidden_size, "amp": int(amp)}, open("metrics.json", "w"))
 
 typer.run(main)
 """
+CLICK = """
+import click, json
+
+@click.command()
+@click.option("--lr", type=float, default=1)
+@click.option("--hidden-size", type=int, default=1)
+@click.option("--amp", is_flag=True)
+def main(lr, hidden_size, amp):
+    json.dump({"loss": lr * hidden_size, "amp": int(amp)}, open("metrics.json", "w"))
+
+main()
+"""
+ABSL = """
+import json
+from absl import app, flags
+
+flags.DEFINE_float("lr", 1, "rate")
+flags.DEFINE_integer("hidden_size", 1, "size")
+flags.DEFINE_bool("amp", True, "mixed precision")
+
+def main(arguments):
+    lr, hidden_size, amp = flags.FLAGS.lr, flags.FLAGS.hidden_size, flags.FLAGS.amp
+    json.dump({"loss": lr * hidden_size, "amp": int(amp)}, open("metrics.json", "w"))
+
+if __name__ == "__main__":
+    app.run(main)
+"""
+FLAGS = ABSL.replace("app.run(main)", "main(flags.FLAGS(__import__('sys').argv))")
+BESIDE = """
+import json
+from options.of_training import parse
+
+args = parse()
+json.dump({"loss": args.lr * args.hidden_size, "amp": int(args.amp)}, open("metrics.json", "w"))
+"""
+OPTIONS = """
+import argparse
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1)
+    parser.add_argument("--hidden-size", type=int, default=1)
+    parser.add_argument("--amp", action="store_true")
+    return parser.parse_args()
+"""
+PARSERS = {"typer": TYPER, "click": CLICK, "absl": ABSL, "flags": FLAGS, "beside": BESIDE}
 PRINTS = """
 import sys, time
 sys.argv[1].startswith("lr=") or sys.exit(3)
@@ -89,8 +135,8 @@ def sweep(name: str, source: str, *arguments: str, space: dict[str, list[object]
     Path(f"{name}.py").write_text(source)
     fields = {key: options.pop(key) for key in ("form", "metric_from", "metric_file") if key in options}
     return st.sweep(
-        st.script(f"{name}.py", *arguments, **fields), space, metric="loss", mode="min", spark=LOCAL, dir="runs",
-        name="run", progress=False, **options,
+        st.script(f"{name}.py", *arguments, **fields), space, metric="loss", mode="min", dir="runs", name="run",
+        progress=False, **{"spark": LOCAL} | options,
     )  # fmt: skip
 
 
@@ -110,18 +156,32 @@ def test_a_script_gets_its_parameters_as_arguments_and_reports(tmp_path: Path) -
     assert [trial.metrics for trial in again.trials] == [trial.metrics for trial in result.trials]
 
 
-def test_a_script_of_typer_gets_dashes_and_writes_a_file_of_metrics() -> None:
+@pytest.fixture
+def parser(request: pytest.FixtureRequest) -> str:
+    """The text of a script with that parser; beside it is one for it in a package."""
+    Path("options").mkdir()
+    Path("options", "of_training.py").write_text(OPTIONS)
+    return PARSERS[request.param]
+
+
+@pytest.mark.parametrize("parser", PARSERS, indirect=True)
+def test_a_script_gets_the_options_that_its_parser_takes(parser: str) -> None:
+    space = {"lr": [-1e-5], "hidden_size": [2, 3], "amp": [False, True]}
+    result = sweep("parsing_script", parser, space=space, metric_file="metrics.json")
+    cases = [(trial.params["hidden_size"] * -1e-5, float(trial.params["amp"])) for trial in result.trials]
+    assert [(trial.metrics.get("loss"), trial.metrics.get("amp")) for trial in result.trials] == cases
+
+
+@pytest.mark.parametrize("parser", PARSERS, indirect=True)
+def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(parser: str) -> None:
     result = sweep(
-        "typer_script", TYPER, "0.5", space={"hidden_size": [2, 3], "amp": [False]}, metric_file="metrics.json"
-    )
-    assert [trial.metrics for trial in result.trials] == [{"loss": 1.0, "amp": 0.0}, {"loss": 1.5, "amp": 0.0}]
-
-
-def test_an_option_that_a_script_of_typer_lacks_is_in_the_error() -> None:
-    result = sweep("lacking_script", TYPER + "# other", "0.5", space={"other": [1]}, metric_file="metrics.json")
-    error = result.trials[0].error
-    assert error is not None
-    assert "it printed last: No such option: --other" in error.summary
+        "refusing_script", parser + "# other", space={"lr": [1.0, 2.0, 3.0], "other": [7]},
+        metric_file="metrics.json", spark=st.local(slots=1),
+    )  # fmt: skip
+    assert result.status == "failed"
+    assert "other" in str(result.reason).partition("refuses its arguments")[2]
+    assert [trial.status for trial in result.trials].count("failed") == 1
+    assert not list(Path("runs/run/trials").glob("000[12]"))
 
 
 def test_metrics_are_found_in_the_output_of_a_script_in_another_form() -> None:
@@ -170,17 +230,14 @@ def test_a_parser_that_refuses_a_value_has_its_own_words_in_the_error(tmp_path: 
     assert "argument --lr: invalid float value: 'high'" in error.summary
 
 
-def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(tmp_path: Path) -> None:
+def test_a_refusal_has_the_usage_and_ends_no_run_that_goes_on_after_failures(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     Path("unknown_script.py").write_text(ARGPARSE + "# other")
     call = {"metric": "loss", "mode": "min", "spark": st.local(slots=1), "dir": "runs", "progress": False}
     space = {"lr": [1.0, 2.0, 3.0], "other": [1]}
     result = st.sweep(st.script("unknown_script.py"), space, name="run", **call)
-    assert result.status == "failed"
     assert "usage: unknown_script.py [-h] --lr LR" in str(result.reason)
     assert "unrecognized arguments: --other 1" in str(result.reason)
-    assert [trial.status for trial in result.trials].count("failed") == 1
-    assert not list(Path("runs/run/trials").glob("000[12]"))
     kept = st.sweep(st.script("unknown_script.py"), space, name="all", max_failures=None, **call)
     assert [trial.status for trial in kept.trials] == ["failed"] * 3
 

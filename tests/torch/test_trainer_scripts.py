@@ -37,6 +37,16 @@ dist.all_gather_object(ranks, rank_zero_only.rank)
 sparktrain.report(imported=int(imported), rank=ranks[1])
 dist.destroy_process_group()
 """
+CLASSES = """
+from transformers import HfArgumentParser, TrainingArguments
+import sparktrain
+
+[arguments] = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+sparktrain.report(
+    loss=arguments.learning_rate, workers=arguments.dataloader_num_workers,
+    drops=int(arguments.dataloader_drop_last), pins=int(arguments.dataloader_pin_memory),
+)
+"""
 each_case = pytest.mark.parametrize("case", CASES)
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -105,3 +115,21 @@ def test_members_have_their_own_rank_in_lightning_that_their_zygote_has_imported
     result = launched(st.script("ranks.py"), [0.1], metric="rank", mode="min")
     assert result.trials[0].error is None
     assert result.trials[0].metrics == {"imported": 1.0, "rank": 1.0}
+
+
+def test_the_parser_of_transformers_gets_options_of_its_own_classes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    Path("classes.py").write_text(CLASSES)
+    space = {"learning_rate": [1e-5], "dataloader_num_workers": [2]}
+    space |= {"dataloader_drop_last": [True, False], "dataloader_pin_memory": [False]}
+    script = st.script("classes.py", "--output_dir", "out")
+    run = {"metric": "loss", "mode": "min", "dir": "runs", "progress": False}
+    result = st.sweep(script, space, spark=st.local(slots=1), name="run", **run)
+    expected = {"loss": 1e-5, "workers": 2.0, "pins": 0.0}
+    assert [trial.metrics for trial in result.trials] == [expected | {"drops": drops} for drops in (1.0, 0.0)]
+    refused = st.sweep(script, {"unknown": [1, 2]}, spark=st.local(slots=1), name="refused", **run)
+    assert "a first trial failed" in str(refused.reason)
+    assert "--unknown" in str(refused.reason)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sparktrain.config.script_words import FORM, is_script, names, spelled, words_of
+from sparktrain.config.script_words import FORM, is_script, names, spelled, taken_for, takes_any, words_of
 
 ARGPARSE = """
 parser.add_argument("--lr", type=float)
@@ -27,13 +27,55 @@ TYPER = "import typer\ndef main(batch_size: int = 8, amp: bool = True): ..."
         ({"lr": None}, []),
         ({"lr": [1, 2]}, ["--lr", "1", "2"]),
         ({"lr": "a b"}, ["--lr", "a b"]),  # one word, never a shell's
-        ({"lr": -1.0}, ["--lr", "-1.0"]),
+        ({"lr": -1e-5}, ["--lr=-1e-05"]),  # argparse takes it for an option otherwise
         ({"lr": "-x"}, ["--lr=-x"]),
         ({"lr": {"a": 1}}, ["--lr", '{"a": 1}']),
     ],
 )
 def test_a_parameter_becomes_an_option(params: dict[str, object], words: list[str]) -> None:
     assert list(words_of(FORM, params, ARGPARSE)) == words
+
+
+@pytest.mark.parametrize(
+    ("source", "of_true", "of_false"),
+    [
+        ('parser.add_argument("--amp", type=bool)', ["--amp=True"], ["--amp="]),
+        ('parser.add_argument("--amp", type=str2bool)', ["--amp=True"], ["--amp=False"]),
+        ('@click.option("--amp", type=bool)', ["--amp=True"], ["--amp=False"]),
+        ('@click.option("--amp", is_flag=True)', ["--amp"], []),
+        ('@click.option("--amp/--no-amp")', ["--amp"], ["--no-amp"]),
+        ('flags.DEFINE_bool("amp", True, "")', ["--amp=True"], ["--amp=False"]),
+        ("parser = HfArgumentParser(Options)", ["--amp=True"], ["--amp=False"]),
+        ("import fire", ["--amp=True"], ["--amp=False"]),
+        ("# fire and forget", ["--amp"], ["--no-amp"]),
+    ],
+)
+def test_a_boolean_is_what_the_parser_of_the_script_takes(source: str, of_true: list[str], of_false: list[str]) -> None:
+    assert list(words_of(FORM, {"amp": True}, source)) == of_true
+    assert list(words_of(FORM, {"amp": False}, source)) == of_false
+
+
+def test_an_option_with_a_longer_name_is_another_one() -> None:
+    assert spelled("batch_size", '"--batch_size_total", "--batch-size"') == "batch-size"
+
+
+@pytest.mark.parametrize(
+    ("source", "option"),
+    [
+        ('ArgumentParser().add_argument("--lr-decay")', "--lr-decay"),
+        ('ArgumentParser().add_argument("--lr-decay").add_argument("--lr")', ""),
+        ('ArgumentParser(allow_abbrev=False).add_argument("--lr-decay")', ""),
+        ('ArgumentParser().add_argument("--lr-decay").add_argument(f"--{name}")', ""),
+        ('@click.option("--lr-decay")', ""),
+    ],
+)
+def test_argparse_would_take_the_start_of_an_option_for_it(source: str, option: str) -> None:
+    assert taken_for(source, "lr") == option
+
+
+def test_options_of_classes_may_be_those_of_other_packages() -> None:
+    assert takes_any("parser = HfArgumentParser(TrainingArguments)")
+    assert not takes_any("parser = ArgumentParser()")
 
 
 @pytest.mark.parametrize(
