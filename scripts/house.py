@@ -115,7 +115,9 @@ SUBJECTS = {
     ),
     "memory": (
         "executor.memory_holder",
+        "state.gangs.memory_parts",
         "state.memory_snapshots",
+        "training.checkpoint.held_parts",
         "training.checkpoint.memory_checkpoints",
         "training.checkpoint.memory_saver",
         "training.checkpoint.sent_files",
@@ -157,7 +159,7 @@ FIGURES = {
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=447, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=461, goal=400),
-    "lines": Figure(name="lines of source", bound=127_977, goal=85_300),
+    "lines": Figure(name="lines of source", bound=128_458, goal=85_300),
 }
 
 

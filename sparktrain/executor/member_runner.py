@@ -262,9 +262,11 @@ class MemberSession:
                 case pm.Snapshot() as snapshot:
                     self._flush(post)  # the coordinator gets them before the later checkpoint
                     self._storing = asyncio.create_task(self._store_snapshot(child, snapshot, post))
-                case pm.MemoryWritten(step=step, checksum=checksum) as written:
+                case (
+                    pm.MemoryWritten(step=step, checksum=checksum, paused=paused, layout=layout, parts=parts) as written
+                ):
                     if self._memory.accept(self._start, written):
-                        post(m.SnapshotHeld(self.member, step, checksum, written.paused))
+                        post(m.SnapshotHeld(self.member, step, checksum, paused, layout, parts))
                 case pm.Unsaved() as unsaved:
                     self._not_saved(child, unsaved, post)
                 case pm.Doubts(ranks=ranks):
@@ -349,7 +351,7 @@ class MemberSession:
             address=place.address,
             restore_dir=restore_dir,
             memory_dir=memory_dir,
-            memory_sent=call.gang.ring > 0 or (start.memory is not None and start.memory.sent),
+            memory_transfers=None if start.memory is None else start.memory.transfers,
         )
 
     # ---- requests of the agent

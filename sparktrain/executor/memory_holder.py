@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
@@ -15,6 +15,7 @@ from sparktrain.errors import CheckpointError
 from sparktrain.protocol import messages as m
 from sparktrain.protocol import pipe_messages as pm
 from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.state.gangs.memory_parts import is_split
 from sparktrain.store.folder_removal import discard
 from sparktrain.store.held_folders import held, tidy
 
@@ -40,7 +41,7 @@ def shared_memory(root: str = SHARED_MEMORY) -> Iterator[Path | None]:
 
 
 class _Held(Struct, frozen=True):
-    """The newest whole snapshot of this agent."""
+    """A whole snapshot that this agent holds."""
 
     run: RunId
     trial: TrialId
@@ -52,7 +53,8 @@ class _Held(Struct, frozen=True):
 
 
 class MemoryHolder:
-    """The snapshots of one agent's members: one member at a time, and the newest snapshot of the one before.
+    """The snapshots of one agent's members: one member at a time, and the newest snapshot of the one before; of a state
+    that members hold in parts the newest two, for others may not have the newest.
 
     All methods belong to the agent's event loop, and do not block it.
     """
@@ -61,7 +63,8 @@ class MemoryHolder:
         """`root` is this agent's folder in shared memory; None without any."""
         self._root = root
         self._held_s = held_s
-        self._held: _Held | None = None
+        self._held: list[_Held] = []
+        """The newest first."""
         self._current: Path | None = None
         """The folder of the member that runs."""
         self._expiry: asyncio.TimerHandle | None = None
@@ -77,8 +80,7 @@ class MemoryHolder:
         """
         self._stay()
         # What a new gang does not resume from goes at once: a snapshot of a fork of the training must never come back.
-        if self._held is not None and not self._is_base(self._held, start):
-            self._held = None
+        self._held = [snapshot for snapshot in self._held if self._is_base(snapshot, start)]
         if self._root is None or (start.call.gang.size == 1 and not start.call.gang.may_grow):
             self._clear()
             return ""
@@ -100,7 +102,8 @@ class MemoryHolder:
         if self._current is None or folder.parent != self._current or folder.is_symlink():
             return False
         member = start.member
-        self._held = _Held(member.run, member.trial, member.generation, snapshot.step, snapshot.checksum, folder)
+        newest = _Held(member.run, member.trial, member.generation, snapshot.step, snapshot.checksum, folder)
+        self._held = [newest, *self._held[: int(is_split(snapshot.layout))]]
         return True
 
     async def restore_dir(self, start: m.StartMember) -> str:
@@ -109,9 +112,9 @@ class MemoryHolder:
         Raises CheckpointError for one that is gone or is not whole: the next gang reads the store.
         """
         base = start.memory
-        held_snapshot = self._held
         assert base is not None
-        if held_snapshot is None or not self._is_base(held_snapshot, start):
+        held_snapshot = next((snapshot for snapshot in self._held if self._is_base(snapshot, start)), None)
+        if held_snapshot is None:
             raise CheckpointError(f"this agent holds no snapshot of step {base.step} in memory any more")
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
@@ -131,12 +134,12 @@ class MemoryHolder:
         """The member's process is gone: hold its newest snapshot, also if it has returned: others may be lost now."""
         self._current = None
         self._clear()
-        if self._held is not None:
+        if self._held:
             self._expiry = asyncio.get_running_loop().call_later(self._held_s, self.forget)
 
     def forget(self) -> None:
-        """Let go of the newest snapshot: no gang resumes from it."""
-        self._held = None
+        """Let go of all snapshots: no gang resumes from them."""
+        self._held = []
         self._clear()
 
     # ---- internal
@@ -157,25 +160,27 @@ class MemoryHolder:
             self._expiry = None
 
     def _clear(self) -> None:
-        """Remove all folders but those of the running member and of the newest snapshot, and its older one."""
-        held_folder = self._held.folder if self._held is not None else None
-        needed = [self._current, held_folder.parent if held_folder is not None else None]
+        """Remove all folders but those of the running member and of held snapshots, and what is beside these."""
+        held_folders = [snapshot.folder for snapshot in self._held]
+        needed = {self._current, *(folder.parent for folder in held_folders)}
         doomed = [folder for folder in self._folders if folder not in needed]
         self._folders = [folder for folder in self._folders if folder in needed]
-        older = held_folder if held_folder is not None and held_folder.parent != self._current else None
-        if doomed or older is not None:
-            spawn(lambda: _remove(doomed, older))
+        ended = needed - {self._current}
+        if doomed or ended:
+            spawn(lambda: _remove(doomed, ended, held_folders))
 
 
 def _folders_in(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
 
 
-def _remove(doomed: list[Path], snapshot: Path | None) -> None:
-    """Remove folders, and what is beside `snapshot`. The names are not in use: a newer folder has another one."""
+def _remove(doomed: Iterable[Path], ended: Iterable[Path | None], held_folders: Collection[Path]) -> None:
+    """Remove folders, and all but held snapshots in those of `ended` members. The names are not in use: a newer folder
+    has another one."""
     for folder in doomed:
         discard(folder)
-    with suppress(OSError):
-        for sibling in list(snapshot.parent.iterdir()) if snapshot is not None else ():
-            if sibling != snapshot:
-                discard(sibling)
+    for folder in filter(None, ended):
+        with suppress(OSError):
+            for snapshot in list(folder.iterdir()):
+                if snapshot not in held_folders:
+                    discard(snapshot)

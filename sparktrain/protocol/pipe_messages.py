@@ -22,6 +22,7 @@ from sparktrain.state.agent_messages import (
     Seating,
     Standing,
 )
+from sparktrain.state.gangs.memory_parts import WHOLE, Layout, PartTransfers
 from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.message import LARGE_BYTES, Message
 from sparktrain.state.outcome import Outcome, Report
@@ -119,9 +120,9 @@ class Assignment(Message, frozen=True, tag=True, kw_only=True):
     """Directory with the verified files of the state to resume from; empty without one, or where rank 0 sends it."""
     memory_dir: str = ""
     """Directory in shared memory for the member's snapshots, its own; empty where there is none."""
-    memory_sent: bool = False
-    """The member gets the state from others when the ring connects: rank 0 sends its snapshot in memory to all, or, in
-    a gang that heals, a member that trains sends its own."""
+    memory_transfers: PartTransfers | None = None
+    """What members send of their snapshots in memory: of a whole state when the ring connects, of parts at the first
+    restore. In a ring that heals a member that trains sends its state."""
 
     @property
     def ring(self) -> int:
@@ -241,6 +242,9 @@ class MemoryWritten(Message, frozen=True, tag=True):
     """Of the directory, see `sparktrain.rundir.folder_checksum`."""
     paused: bool = False
     """It was asked for, and the member trains no step after it."""
+    layout: Layout = WHOLE
+    parts: tuple[int, ...] = WHOLE
+    """See `sparktrain.state.memory_snapshots.MemorySnapshot`."""
 
 
 class Unsaved(Message, frozen=True, tag=True):

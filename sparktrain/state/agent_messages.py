@@ -191,6 +191,9 @@ class SnapshotHeld(Small, frozen=True, tag=True):
     checksum: str
     paused: bool = False
     """The member was asked for it, and trains no step after it: see `AskSnapshot`."""
+    layout: tuple[int, ...] = (0,)
+    parts: tuple[int, ...] = (0,)
+    """See `MemorySnapshot`."""
 
 
 class MemberEnded(Large, frozen=True, tag=True):

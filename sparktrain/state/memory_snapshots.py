@@ -1,8 +1,10 @@
 """Snapshots of gangs in the shared memory of their agents' hosts: which one a gang resumes from. Pure.
 
-Members of a gang hold equal state, so each keeps a snapshot, and one holder that survives is enough (Wang et al.,
-"Gemini", SOSP 2023, section 4). No record has them: they last as long as their agents, and a checkpoint in the store is
-what remains of a lost driver.
+Members of a gang that hold equal state each keep a snapshot of it, and one holder that survives is enough. Of a state
+that they hold in parts, each keeps its own part and a copy of another member's (Wang et al., "Gemini", SOSP 2023,
+section 4), and the holders that survive must have all parts of one step: `memory_parts`. A replica is the case of one
+part. No record has any of them: they last as long as their agents, and a checkpoint in the store is what remains of a
+lost driver.
 """
 
 from collections.abc import Collection, Sequence
@@ -12,10 +14,11 @@ from msgspec import Struct
 from sparktrain.base.ids import AgentId, Generation, TrialId
 from sparktrain.state.agents import AgentState
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.gangs.memory_parts import WHOLE, Layout, PartTransfers, is_split, is_whole, transfers
 
 
 class MemorySnapshot(Struct, frozen=True):
-    """The state of a gang after a step, whole in the shared memory of one host."""
+    """What one agent holds of the state of a gang after a step, in the shared memory of its host."""
 
     generation: Generation
     """Generation that took it."""
@@ -23,6 +26,17 @@ class MemorySnapshot(Struct, frozen=True):
     """Finished steps of the trial."""
     checksum: str
     """Of the tensors and the document of this holder; members differ in what is their own, such as random seeds."""
+    layout: Layout = WHOLE
+    """Which part each member of the gang holds: equal in all snapshots with the same position."""
+    parts: tuple[int, ...] = WHOLE
+    """The parts in this snapshot."""
+    rank: int = 0
+    """Of the member that took it, where the state is split: its agent should get this rank again."""
+
+    @property
+    def is_split(self) -> bool:
+        """Whether no member holds the whole state."""
+        return is_split(self.layout)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -36,37 +50,39 @@ class MemoryBase(Struct, frozen=True):
     generation: Generation
     step: int
     checksum: str
-    """Of the snapshot that the member's agent holds; empty where it holds none, and rank 0 sends its own."""
-    sent: bool
-    """Some member gets it from rank 0."""
+    """Of the snapshot that the member's agent holds; empty where it holds none."""
+    transfers: PartTransfers | None = None
+    """None where each member has what it needs."""
 
 
 class HeldSnapshots:
-    """The newest snapshot of each agent, and the choice among them. An agent holds one trial's at a time.
+    """The newest snapshots of each agent, and the choice among them. An agent holds those of one trial at a time.
 
-    A snapshot that a gang does not resume from is dropped when the gang forms: its steps are repeated, perhaps with
+    Of a state in parts an agent holds the newest two: a loss may come when only some members have taken the newest. A
+    snapshot that a gang does not resume from is dropped when the gang forms: its steps are repeated, perhaps with
     another result, and it must never come back.
     """
 
     def __init__(self) -> None:
-        self._held: dict[AgentId, tuple[TrialId, MemorySnapshot]] = {}
-        self._holders: dict[TrialId, dict[AgentId, MemorySnapshot]] = {}
-        """The same by trial, in the order in which agents came to hold one of it."""
+        self._trials: dict[AgentId, TrialId] = {}
+        """The trial of the snapshots of each holder."""
+        self._holders: dict[TrialId, dict[AgentId, list[MemorySnapshot]]] = {}
+        """By trial, in the order in which agents came to hold one of it; the newest one of an agent comes first."""
 
     def note(self, agent: AgentId, trial: TrialId, snapshot: MemorySnapshot) -> bool:
         """The agent of a member of the trial's gang holds `snapshot`; False if it has held a newer one."""
-        holding = self._held.get(agent)
-        if holding is not None and holding[0] == trial and holding[1].position >= snapshot.position:
-            return False
-        if holding is not None and holding[0] != trial:
+        if self._trials.get(agent, trial) != trial:
             self.lost(agent)
-        self._held[agent] = trial, snapshot
-        self._holders.setdefault(trial, {})[agent] = snapshot
+        earlier = self._holders.get(trial, {}).get(agent, [])
+        if earlier and earlier[0].position >= snapshot.position:
+            return False
+        self._trials[agent] = trial
+        self._holders.setdefault(trial, {})[agent] = [snapshot, *earlier[: int(snapshot.is_split)]]
         return True
 
     def lost(self, agent: AgentId) -> None:
         """The agent is gone, and what it held."""
-        trial, _ = self._held.pop(agent, (None, None))
+        trial = self._trials.pop(agent, None)
         if trial is None:
             return
         holders = self._holders[trial]
@@ -75,46 +91,67 @@ class HeldSnapshots:
             del self._holders[trial]
 
     def newest(self, trial: TrialId, agents: Collection[AgentId] | None = None) -> MemorySnapshot | None:
-        """The newest snapshot of the trial that one of `agents` holds, by default any agent."""
-        snapshots = [held for agent, held in self.of(trial).items() if agents is None or agent in agents]
-        return max(snapshots, key=lambda snapshot: snapshot.position, default=None)
+        """A snapshot of the newest state of the trial with all its parts on `agents`, by default on any agents."""
+        parts: dict[tuple[int, int], set[int]] = {}
+        snapshots: dict[tuple[int, int], MemorySnapshot] = {}
+        for agent, held in self._holders.get(trial, {}).items():
+            for snapshot in held if agents is None or agent in agents else ():
+                snapshots.setdefault(snapshot.position, snapshot)
+                parts.setdefault(snapshot.position, set()).update(snapshot.parts)
+        usable = [position for position, snapshot in snapshots.items() if is_whole(snapshot.layout, parts[position])]
+        return snapshots[max(usable)] if usable else None
 
     def of(self, trial: TrialId) -> dict[AgentId, MemorySnapshot]:
-        """The snapshots of the trial, by their holders."""
-        return dict(self._holders.get(trial, ()))
+        """The newest snapshot of each holder of the trial."""
+        return {agent: held[0] for agent, held in self._holders.get(trial, {}).items()}
+
+    def at(self, trial: TrialId, position: tuple[int, int]) -> dict[AgentId, MemorySnapshot]:
+        """The snapshots of the trial with this position, by their holders."""
+        holders = self._holders.get(trial, {})
+        pairs = ((agent, snapshot) for agent, held in holders.items() for snapshot in held)
+        return {agent: snapshot for agent, snapshot in pairs if snapshot.position == position}
 
     def chief(self, trial: TrialId, agents: Sequence[AgentState], shunned: Collection[str | None]) -> AgentId | None:
-        """The one of `agents` for rank 0: a holder of the newest snapshot, not on a shunned host if possible."""
-        held = self.of(trial)
-        holders = [agent for agent in agents if agent.id in held]
-        if not holders:
+        """The one of `agents` for rank 0: a holder of the newest snapshot, not on a shunned host if possible.
+
+        Of a state in parts, the agent of the lowest rank.
+        """
+        newest = self.newest(trial, [agent.id for agent in agents])
+        if newest is None:
             return None
-        newest = max(held[agent.id].position for agent in holders)
-        newest_holders = [agent for agent in holders if held[agent.id].position == newest]
-        return min(newest_holders, key=lambda agent: agent.host in shunned).id
+        held = self.at(trial, newest.position)
+        holders = [agent for agent in agents if agent.id in held]
+        return min(holders, key=lambda agent: (agent.host in shunned, held[agent.id].rank)).id
 
     def bases(
         self, trial: TrialId, agents: Sequence[AgentId], checkpoint: Checkpoint | None
     ) -> list[MemoryBase] | None:
         """How the members of a new gang get its snapshot, by rank; None where they read the store, or start at 0.
 
-        The snapshot is that of rank 0, unless the checkpoint is newer.
+        The snapshot is the newest one that they hold together, unless the checkpoint is newer.
         """
-        held = self.of(trial)
-        base = held.get(agents[0])
+        base = self.newest(trial, agents)
         if base is None or (checkpoint is not None and checkpoint.step > base.step):
             return None
-        checksums = {agent: snapshot.checksum for agent, snapshot in held.items() if snapshot.position == base.position}
-        mine = [checksums.get(agent, "") for agent in agents]
-        return [MemoryBase(base.generation, base.step, checksum, "" in mine) for checksum in mine]
+        held = self.at(trial, base.position)
+        snapshots = [held.get(agent) for agent in agents]
+        plans = transfers(base.layout, [() if snapshot is None else snapshot.parts for snapshot in snapshots])
+        checksums = ["" if snapshot is None else snapshot.checksum for snapshot in snapshots]
+        return [
+            MemoryBase(base.generation, base.step, checksum, plan if plan.sends else None)
+            for checksum, plan in zip(checksums, plans, strict=True)
+        ]
 
     def formed(self, trial: TrialId, agents: Collection[AgentId], base: MemorySnapshot | None) -> None:
         """A gang of the trial forms on `agents`, and resumes from `base`; None: from the store, or from step 0."""
-        for agent, snapshot in self.of(trial).items():
-            if base is None or snapshot.position != base.position:
+        held = {} if base is None else self.at(trial, base.position)
+        for agent in self.of(trial):
+            if agent in held:
+                self._holders[trial][agent] = [held[agent]]
+            else:
                 self.lost(agent)
         for agent in agents:
-            if agent in self._held and self._held[agent][0] != trial:
+            if self._trials.get(agent, trial) != trial:
                 self.lost(agent)
 
     def forget(self, trial: TrialId) -> None:

@@ -1,7 +1,9 @@
 """The next trial, and the agents that become the members of its gang. Pure."""
 
+import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from sparktrain.base.ids import AgentId
 from sparktrain.config.gang_spec import Role
@@ -13,6 +15,8 @@ from sparktrain.state.prospects import able, able_count, first_idle, idle
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.topology import MemberAddress
 from sparktrain.state.trial import NOT_FORMED, Trial
+
+NO_HOLDERS: Mapping[AgentId, int] = MappingProxyType({})
 
 
 def next_gang(sweep: Sweep, agents: Agents, held: HeldSnapshots, at: float) -> tuple[Trial, list[AgentState]] | None:
@@ -32,9 +36,14 @@ def next_gang(sweep: Sweep, agents: Agents, held: HeldSnapshots, at: float) -> t
         allowed = _allowed(sweep, trial, agents, idle_agents, size)
         if len(allowed) >= size:
             shunned = _lost_on(trial)
+            holders = held.of(trial.id)
+            ranks = {agent: snapshot.rank for agent, snapshot in holders.items()}
+            if any(snapshot.is_split for snapshot in holders.values()):
+                # All parts are needed, also those on the host of a loss.
+                shunned = set()
+                allowed = _holders_first(allowed, ranks)[:size]
             chief = held.chief(trial.id, allowed, shunned)
-            most = most_on_host(sweep, size)
-            return trial, seat(allowed, size, shunned, chief, held.of(trial.id), most)
+            return trial, seat(allowed, size, shunned, chief, ranks, most_on_host(sweep, size))
         if len(allowed) == len(idle_agents):
             return None
     return None
@@ -76,12 +85,18 @@ def _allowed(
     return [agent for agent in idle_agents if agent.host not in barred]
 
 
+def _holders_first(agents: Sequence[AgentState], holders: Mapping[AgentId, int]) -> list[AgentState]:
+    """The agents that hold parts of a state by their ranks, then those on the same hosts, then the others."""
+    hosts = {agent.host for agent in agents if agent.id in holders}
+    return sorted(agents, key=lambda agent: (holders.get(agent.id, math.inf), agent.host not in hosts))
+
+
 def seat(
     agents: Sequence[AgentState],
     size: int,
     shunned: Collection[str | None] = (),
     chief: AgentId | None = None,
-    holders: Collection[AgentId] = (),
+    holders: Mapping[AgentId, int] = NO_HOLDERS,
     most: int | None = None,
 ) -> list[AgentState]:
     """`size` of the idle agents, by rank: on as few hosts as possible, those of one host next to each other.
@@ -90,11 +105,12 @@ def seat(
 
     Agents with GPUs come first, for the last ranks are those that need none. Then comes `chief`, which is rank 0, with
     the agents of its host, then agents of hosts that are not `shunned`, then of the hosts with the most idle ones;
-    of a host first the `holders` of a snapshot, then those that have been idle for longest.
+    of a host first the `holders` of a snapshot, in the order of the ranks that these had, then those that have been
+    idle for longest.
     """
     if size == 1:
         return sorted(agents, key=lambda agent: (not agent.gpus, agent.id != chief, agent.host in shunned))[:1]
-    ordered = sorted(agents, key=lambda agent: (agent.id != chief, agent.id not in holders))
+    ordered = sorted(agents, key=lambda agent: (agent.id != chief, holders.get(agent.id, math.inf)))
     first = ordered[0].host if chief is not None and ordered else None
     # Parameter servers and the evaluator have the last ranks and need no GPU: they took slots that have one.
     with_gpus = (agent for agent in ordered if agent.gpus)

@@ -36,7 +36,6 @@ from sparktrain.state.losses.member_restart import MemberRestarts
 from sparktrain.state.losses.memory_tier import MemoryTier
 from sparktrain.state.losses.prepared import PreparedProcesses
 from sparktrain.state.losses.seat_changes import SeatChanges
-from sparktrain.state.memory_snapshots import MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, lost
 from sparktrain.state.placement import next_gang, places
 from sparktrain.state.prospects import accepts, case_demand, elsewhere, failing, hopeless, room, useful
@@ -286,7 +285,7 @@ class RunMachine:
         return settled_parts(gang, rank, message.step, decisions)
 
     def _on_held(self, gang: Gang, agent: AgentId, message: m.SnapshotHeld, at: float) -> Commands:
-        if not self._memory.keep(gang, agent, MemorySnapshot(gang.generation, message.step, message.checksum)):
+        if not self._memory.keep(gang, agent, message):
             return [refused(agent, message.member)]
         rank = message.member.rank
         ends = message.paused and (self._changes.held(gang, rank, at))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ from sparktrain.training.source_homes import Homes
 from sparktrain.training.user_lines import named_use
 
 if TYPE_CHECKING:
+    from sparktrain.state.gangs.memory_parts import PartTransfers
     from sparktrain.training.checkpoint.memory_saver import MemorySaver
     from sparktrain.training.collectives.ring_healing import RingHealing
     from sparktrain.training.collectives.step_notes import StepLog
@@ -207,13 +209,16 @@ class JoinedGang:
         return self.formation.local_rank, self.formation.local_size
 
     def arrival(self, assignment: Assignment) -> Callable[[], str] | None:
-        """For a process that joins members that train: returns the folder with their state, once they have sent it.
+        """For a process that joins members that train, or gets parts of a snapshot from others: returns the folder with
+        the state, once they have sent it.
 
         One that is prepared waits for its place in the ring before. None for any other process.
         """
         healing = self.healing
         if healing is None or not (healing.waits or healing.awaits_state):
-            return None
+            plan = assignment.memory_transfers
+            # Not before: the function makes the process group by which they travel.
+            return partial(self._receive_parts, assignment, plan) if plan is not None and plan.is_split else None
         receive = healing.take_place if healing.waits else healing.arrive
 
         def arrive() -> str:
@@ -222,6 +227,12 @@ class JoinedGang:
             return str(folder)
 
         return arrive
+
+    def _receive_parts(self, assignment: Assignment, plan: "PartTransfers") -> str:
+        from sparktrain.training.checkpoint.sent_files import receive_parts
+
+        held = Path(assignment.restore_dir) if assignment.restore_dir else None
+        return str(receive_parts(self.ring, plan, held, _sent_folder(assignment)))
 
     def leave(self) -> None:
         """Leave the ring, if there is one, after training to the end. Blocks until all members leave."""
@@ -324,12 +335,13 @@ def form(
 
 
 def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
-    """The assignment with a folder to resume from, where rank 0 sends its snapshot. Blocks until all have it.
+    """The assignment with a folder to resume from, where a member sends its snapshot. Blocks until all have it.
 
     In a ring that heals, this process meets the others alone: it gets their present state when it restores it, and
     runs the training function meanwhile. Raises FormError.
     """
-    if not assignment.memory_sent:
+    plan = assignment.memory_transfers
+    if not assignment.ring and (plan is None or plan.is_split):
         return assignment
     from sparktrain.training.checkpoint.sent_files import send_files
 
@@ -341,7 +353,11 @@ def with_sent_files(assignment: Assignment, gang: JoinedGang) -> Assignment:
             assert gang.healing is not None
             gang.healing.meet()
             return assignment
+        assert plan is not None
+        [send] = plan.sends
+        ring.source = send.rank
         sent_folder = send_files(ring, source, target)
+        ring.source = 0
         if gang.healing is not None:
             gang.healing.forget_calls()
     except (RingError, OSError) as error:

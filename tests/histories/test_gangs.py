@@ -369,7 +369,7 @@ def check_memory(world: World) -> bool:
             if base.checksum:
                 assert base.checksum == f"{each.agent}-{base.step}"
             else:
-                assert base.sent
+                assert base.transfers is not None
                 assert each.member.rank > 0
     return any(placed[0].memory for placed in gangs.values())
 

@@ -79,6 +79,7 @@ from sparktrain.protocol.ticket import AgentTicket
 from sparktrain.protocol.transport import CHUNK_BYTES, Dialer, Limits, Link, Listener, OnLink, OnUpload
 from sparktrain.state.checkpoint_history import Checkpoint
 from sparktrain.state.checkpoint_parts import Shard, StoredPart
+from sparktrain.state.gangs.memory_parts import PartSend, PartTransfers
 from sparktrain.state.gangs.step_times import StepTimes
 from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import Failure, FailureKind, Outcome, Report
@@ -119,7 +120,7 @@ START = StartMember(
     ),
     store=StoreAddress("hdfs://lab/runs", {"dfs.nameservices": "lab"}),
     checkpoint=CHECKPOINT,
-    memory=MemoryBase(Generation(3), 30, "0" * 64, sent=True),
+    memory=MemoryBase(Generation(3), 30, "0" * 64, PartTransfers((PartSend(1, 0),), (0, 1), True)),
 )
 
 FROM_AGENT: tuple[Message, ...] = (

@@ -44,7 +44,7 @@ def learn(
             scheduler.step()
             memory.step(step, losses=losses)
             if ctx.generation == 1 and kill_at:
-                ctx._gang.memory._settle()  # a copy that is not made yet postpones the next one
+                ctx._gang.memory.settle()  # a copy that is not made yet postpones the next one
             if ctx.generation == 1 and ctx.rank == rank and step == kill_at:
                 for kept in (step - 1, step):
                     wait_until(Path(folder, f"kept-{kept}").exists, 60, f"the copy after step {kept}")

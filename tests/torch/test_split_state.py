@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial
 
 from sparktrain.errors import CheckpointError, UserError
-from sparktrain.training.checkpoint import saver
+from sparktrain.state.gangs.memory_parts import numbered
+from sparktrain.training.checkpoint import saver, sent_files
+from sparktrain.training.checkpoint.held_parts import HeldParts
+from sparktrain.training.checkpoint.tensor_files import save_held
 from sparktrain.training.frameworks.torch import torch_state
 from tests.torch import sharded_programs
 from tests.torch.parts import member, write_part
@@ -161,6 +165,46 @@ def test_what_does_not_fit_changes_nothing(tmp_path: Path, capfd: pytest.Capture
     assert "call fully_shard(model)" not in capfd.readouterr().err
     saver.restore(None, tmp_path / "state", 1, size=2, parts=(model_again := plain(), optimizer_of(model_again)))
     assert "each member now gets all of it (2.2 KiB): call fully_shard(model) before ctx.ch" in capfd.readouterr().err
+
+
+def hold(folder: Path, plan: str) -> list[int]:
+    """What four members hold in memory, each in a folder; the part of each."""
+    digests = []
+    for rank in range(SIZE):
+        with member(rank, SIZE):
+            digests.append(torch_state.held_digest((network(plan),)))
+    layout = numbered(digests)
+    for rank in range(SIZE):
+        with member(rank, SIZE):
+            model = network(plan)
+            optimizer = optimizer_of(model)
+            fill(model, optimizer)
+            held = HeldParts(SimpleNamespace(rank=rank), layout, ())
+            state = held.captured((model, optimizer), (WRITTEN, None, None), {}, [])
+            assert state.part is not None
+            save_held(folder / f"{rank}", state.part.rank, state.tensors, state.part.slices, state.document)
+    return list(layout)
+
+
+@pytest.mark.parametrize(("plan", "layout"), [("fsdp", [0, 1, 2, 3]), ("hybrid", [0, 1, 0, 1]), ("both", [0, 1, 2, 3])])
+def test_a_member_restores_what_it_held_in_memory_and_another_gang_all_of_it(
+    tmp_path: Path, plan: str, layout: list[int]
+) -> None:
+    assert hold(tmp_path, plan) == layout
+    for rank in range(SIZE):
+        with member(rank, SIZE):
+            assert_restored(tmp_path / f"{layout.index(layout[rank])}", network(plan, seed=1), rank, SIZE)
+    joined = sent_files._joined([tmp_path / f"{rank}" for rank in range(SIZE)], tmp_path / "joined")
+    for rank in range(3):
+        with member(rank, 3):
+            assert_restored(joined, network(seed=1), rank, 3)
+    assert_restored(joined, plain())
+
+
+def test_a_part_in_memory_that_another_plan_needs_is_named(tmp_path: Path) -> None:
+    hold(tmp_path, "fsdp")
+    with pytest.raises(CheckpointError, match=r"tensor 'model.0.weight' .*: the files have 18 of the 72 elements that"):
+        saver.restore(None, tmp_path / "0", 0, parts=(model := plain(), optimizer_of(model)))
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_a_copy_beside_the_next_step_has_the_state_after_its_own(
             with torch.no_grad():
                 model.weight.add_(1.0)
         may_copy.set()
-        memory._settle()
+        memory.settle()
         if by_optimizer or step != 3:
             again = torch.nn.Linear(256, 256)
             slots = torch.optim.Adam(again.parameters())

@@ -34,7 +34,7 @@ class Holder:
 
 def take(memory: MemorySaver, model: Any, step: int, **extra: Any) -> None:
     memory.take((model,), (step, 1, step), memory.part((model,), extra), [])
-    memory._settle()
+    memory.settle()
 
 
 def alternate(folder: str) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def copy_beside_steps(folder: str) -> dict[str, Any]:
             train_step(model)
         blocked.append(memory.busy and len(holder.taken) == step - 1)
         may_copy.set()
-        memory._settle()
+        memory.settle()
         may_copy.clear()
         resumed = small_model(shift=True)
         train_step(resumed)
@@ -120,12 +120,12 @@ def send_part(folder: str) -> dict[str, Any]:
             chief.take((model,), (step, 0, step), part, [])
             np.random.random()
             member.take((model,), (step, 0, step), part, [])
-            member._settle()
+            member.settle()
             if step < 4:
                 neighbor.learn(part)
             else:
                 neighbor.take((model,), (step, 0, step), part, [])
-            neighbor._settle()
+            neighbor.settle()
         sizes.append(len(part) > large.nbytes)
     restored = saver.peek(Path(holder.taken[-1].folder))
     document = json.loads((Path(holder.taken[-1].folder) / "state.json").read_text())

@@ -1,10 +1,10 @@
 """The snapshots in memory over the life of a run's gangs: kept while they train, used when the next one forms. Pure.
 
-The members of a gang hold equal state, so each of their agents may hold the whole of it. `keep` notes the newest
-snapshot of each agent as members report them. When the gang has ended, `ended` decides whether the next one may use
-them at all, and when that forms, `form` decides what it resumes from: the snapshot of rank 0, which `placement` has
-made a holder of the newest one, unless the checkpoint in the store is newer. Members without that snapshot get it
-from rank 0.
+Where the members of a gang hold equal state, each of their agents may hold the whole of it; else each holds its part,
+and copies of others. `keep` notes the newest snapshots of each agent as members report them. When the gang has ended,
+`ended` decides whether the next one may use them at all, and when that forms, `form` decides what it resumes from: the
+newest state with all its parts on the agents of the gang, unless the checkpoint in the store is newer. `placement` has
+made a holder of it rank 0. Members get what their own agents lack from others.
 
 The invariant: all members of a gang resume from one state, and no state that a gang has not resumed from comes back
 later. Its steps are repeated, perhaps with other results, so that a snapshot from before would be a fork of the
@@ -21,6 +21,7 @@ from sparktrain.config.gang_spec import Role
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
 from sparktrain.state.gangs.gang import Gang
+from sparktrain.state.gangs.memory_parts import is_split
 from sparktrain.state.memory_snapshots import HeldSnapshots, MemoryBase, MemorySnapshot
 from sparktrain.state.outcome import Failure, FailureKind
 from sparktrain.state.records import LossRecorded
@@ -38,8 +39,16 @@ class MemoryTier:
         self._sweep = sweep
         self.held = HeldSnapshots()
 
-    def keep(self, gang: Gang, agent: AgentId, snapshot: MemorySnapshot) -> bool:
-        """A member's agent holds a snapshot; False where members do not hold equal state, or hold a newer one."""
+    def keep(self, gang: Gang, agent: AgentId, message: m.SnapshotHeld) -> bool:
+        """A member's agent holds a snapshot; False where members do not hold one model, or hold a newer snapshot."""
+        snapshot = MemorySnapshot(
+            generation=gang.generation,
+            step=message.step,
+            checksum=message.checksum,
+            layout=message.layout,
+            parts=message.parts,
+            rank=message.member.rank if is_split(message.layout) else 0,
+        )
         # Parameter servers and evaluators hold something else than the workers.
         alike = all(place.role in (Role.CHIEF, Role.WORKER) for place in gang.places)
         return alike and self.held.note(agent, gang.trial, snapshot)
@@ -75,7 +84,7 @@ class MemoryTier:
     def form(self, trial: Trial, gang: Gang) -> list[MemoryBase | None]:
         """What the members of a new gang resume from, by rank; None: the checkpoint, or step 0."""
         bases = self.held.bases(trial.id, gang.agents, gang.checkpoints.base)
-        base = self.held.of(trial.id).get(gang.agents[0]) if bases is not None else None
+        base = self.held.newest(trial.id, gang.agents) if bases is not None else None
         self.held.formed(trial.id, gang.agents, base)
         gang.checkpoints.memory_step = base.step if base is not None else None
         self._correct(trial, gang)

@@ -4,7 +4,7 @@ from collections import Counter
 from functools import cached_property
 from typing import NamedTuple
 
-from sparktrain.base.ids import Rank
+from sparktrain.base.ids import AgentId, Rank
 from sparktrain.config.gang_spec import Role
 from sparktrain.state.agents import Agents, AgentState
 from sparktrain.state.gangs import timeouts
@@ -103,8 +103,13 @@ class GangFacts:
 
     @property
     def outlives_drain(self) -> bool:
-        """The members take snapshots, and an agent that is not drained will hold the next one."""
-        return self.copy is not None and self.trains and len(self.drained) < len(self.gang.ranks)
+        """The members take snapshots, and agents that are not drained will hold the next one."""
+        if self.copy is None or not self.trains:
+            return False
+        # Of replicas any one suffices; of parts those that stay need all, as they have of the newest.
+        if self.copy.is_split:
+            return self.run.held.newest(self.gang.trial, self._staying) is not None
+        return len(self.drained) < len(self.gang.ranks)
 
     @property
     def lacks_copy(self) -> bool:
@@ -112,9 +117,12 @@ class GangFacts:
         moved_after = self.gang.handovers.moved_after
         if moved_after is None or self.copy is None:
             return False
-        staying = [agent.id for rank, agent in self.agents.items() if rank not in self.drained]
-        newest = self.run.held.newest(self.gang.trial, staying)
+        newest = self.run.held.newest(self.gang.trial, self._staying)
         return newest is None or newest.step < moved_after
+
+    @property
+    def _staying(self) -> list[AgentId]:
+        return [agent.id for rank, agent in self.agents.items() if rank not in self.drained]
 
 
 def is_steady(gang: Gang, sweep: Sweep) -> bool:

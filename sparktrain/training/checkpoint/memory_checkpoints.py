@@ -68,8 +68,8 @@ class MemoryCheckpoints:
     def __enter__(self) -> Self:
         """Training starts. Raises OSError when the agent is gone."""
         if (boundary := self._boundary) is not None:
-            # Members take turns, and no single one can copy arrays that all of them hold.
-            boundary.start(self._step, copies=not is_split(self._parts))
+            split = is_split(self._parts)
+            boundary.start(self._step, copies=not split or boundary.ring.passes_parts, split=split)
             if self._judgement is not None and not boundary.is_alone:
                 self._judgement.agreed = lambda: boundary.stops
         self._stepped(self._step, True)
@@ -86,6 +86,8 @@ class MemoryCheckpoints:
         if error is None:
             if self._loop is not None:
                 self._loop.end()
+            if self._boundary is not None:
+                self._boundary.end()
             self._stepped(self._step, False)
 
     def train(self, train_step: Callable[..., T], /, *arguments: Any, **options: Any) -> T:

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +31,16 @@ from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import pack
+from sparktrain.training.checkpoint.held_parts import HeldParts
 from sparktrain.training.checkpoint.process_generators import generators
 from sparktrain.training.checkpoint.saver import EXTRA, State, capture, state_module
-from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.checkpoint.tensor_files import ONE_FILE, Array
 from sparktrain.training.notices import notice
 
 _HEADER_BYTES = 8
 """At the start of a safetensors file: the length of the JSON header that follows."""
 _CALL = "a memory checkpoint"
 """In messages."""
-_ONE_FILE = 2**62
 PART_BYTES = 2**16
 """Parts are padded to a multiple of this: one is mostly a single broadcast, and TensorFlow needs no new graph for a
 broadcast of equal length."""
@@ -169,16 +169,18 @@ class MemorySaver:
         *,
         paused: bool = False,
         pace_s: float = math.inf,
+        held: HeldParts | None = None,
     ) -> None:
         """Have a thread copy the state of `parts` to shared memory, and hand it to the agent.
 
-        `place` is the step, the epoch, and its finished batches; `members` what each has of its own, by rank. Blocks
+        `place` is the step, the epoch, and its finished batches; `members` what each has of its own, by rank. `held`
+        has the parts of the state that this member keeps; None where it keeps all. Blocks
         for the copy where the framework updates its state in place, or where the copy takes longer than a step of
         `pace_s` seconds; with `paused` until the gang ends for another one, at most 10 s. A failure is a notice, and
         ends the snapshots of this member.
         """
         chiefs = self.learn(part)
-        self._settle()
+        self.settle()
         # A process that has joined during the round got a part that refers to arrays of an earlier one.
         lacks_arrays = chiefs.arrays is None and self._sent is None
         if not self.able or lacks_arrays:
@@ -187,40 +189,44 @@ class MemorySaver:
         self._slots.reverse()
         step, epoch, batch = place
         # The update that overtakes a copy makes one more, in new memory: that costs more than the wait.
-        beside = self._retains and self._copy_s < pace_s
+        beside = self._retains and self._copy_s < pace_s and held is None
         started_s = SystemClock().now()
-        state = capture(
-            None,
-            step,
-            epoch=epoch,
-            batch=batch,
-            spare=slot.arrays,
-            parts=parts,
-            members=members,
-            retained=beside,
-        )
+        if held is None:
+            state = capture(
+                None,
+                step,
+                epoch=epoch,
+                batch=batch,
+                spare=slot.arrays,
+                parts=parts,
+                members=members,
+                retained=beside,
+            )
+        else:
+            state = held.captured(parts, place, slot.arrays, members)
         self._copy_s = 0.0 if beside else BESIDE_FACTOR * (SystemClock().now() - started_s)
         state = _with_part(state, chiefs, self._sent or [])
-        self._finishing = spawn(lambda: self._finish(slot, state, paused), "sparktrain-memory")
+        self._finishing = spawn(lambda: self._finish(slot, state, paused, held), "sparktrain-memory")
         if paused:
             self._pause_due = False
-            self._settle()
+            self.settle()
             pause(PAUSE_S)
             notice("the gang was to continue on other agents, and has not: none was there any more; training continues")
 
     def close(self) -> None:
         """Wait for the newest snapshot. A later `take` does nothing."""
-        self._settle()
+        self.settle()
         self.able = False
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
+        """Wait until the newest snapshot is handed over, for a minute at most."""
         if self._finishing is not None:
             self._finishing.join(FINISH_TIMEOUT_S)
             if self._finishing.is_alive():
                 self._give_up(f"a snapshot did not end within {FINISH_TIMEOUT_S:g} s")
             self._finishing = None
 
-    def _finish(self, slot: _Slot, state: State, paused: bool) -> None:
+    def _finish(self, slot: _Slot, state: State, paused: bool, held: HeldParts | None) -> None:
         started_cpu_s = thread_cpu_s()
         started_s = SystemClock().now()
         try:
@@ -234,8 +240,11 @@ class MemorySaver:
                 self._retains = False
                 self._slots.reverse()  # the newest whole snapshot stays until the next one is whole
                 return
+            if held is not None:
+                held.exchange(slot.folder)
             checksum = folder_checksum(slot.folder, slot.files)
-            self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused))
+            division = () if held is None else (held.layout, held.numbers)
+            self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused, *division))
         except (OSError, ValueError, SparktrainError) as error:
             self._give_up(str(error))
             return
@@ -266,7 +275,10 @@ class MemorySaver:
                 f"its state of {size(needed)} needs {size(needed * copies)} more of shared memory, and "
                 f"{slot.folder.parent.parent.parent} on {socket.gethostname()} has {size(free)}{step}"
             )
-        tensor_files.save(slot.folder, state.tensors, state.document, _ONE_FILE)
+        if state.part is None:
+            tensor_files.save(slot.folder, state.tensors, state.document, ONE_FILE)
+        else:
+            tensor_files.save_held(slot.folder, state.part.rank, state.tensors, state.part.slices, state.document)
         slot.files = mapped_files(slot.folder)
         slot.arrays = arrays_in(slot.files, state.tensors)
 
@@ -292,7 +304,7 @@ def _with_part(state: State, part: ChiefPart, arrays: list[PackedArray]) -> Stat
     for number, packed in enumerate(arrays):
         tensors[f"{EXTRA}{number}"] = packed.array()
     document = {**state.document, "generators": part.generators, "extra": part.extra, "arrays": part.paths}
-    return State(state.step, tensors, document, retention=state.retention)
+    return replace(state, tensors=tensors, document=document)
 
 
 def _equal(one: Array, other: Array) -> bool:

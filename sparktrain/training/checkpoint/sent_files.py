@@ -1,6 +1,7 @@
 """Gets the files of a snapshot from one member to others that lack it."""
 
 import json
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
@@ -8,6 +9,8 @@ from uuid import uuid4
 import numpy as np
 
 from sparktrain.rundir.folder_checksum import folder_checksum
+from sparktrain.state.gangs.memory_parts import PartTransfers
+from sparktrain.training.checkpoint.tensor_files import held_files, is_held
 from sparktrain.training.collectives.ring import Ring
 
 CHUNK_BYTES = 64 * 2**20
@@ -39,6 +42,45 @@ def send_files(ring: Ring, source: Path | None, target: Path, *, is_new: bool = 
         sent = folder / name if sends and folder is not None else None
         _send_file(ring, sent, target / name if folder is None else None, size)
     return folder or target
+
+
+def receive_parts(ring: Ring, plan: PartTransfers, own: Path | None, target: Path) -> Path:
+    """The folder with the parts of a snapshot that this member needs: `own`, or a new one below `target`.
+
+    `own` is what its agent holds, if anything. Every member calls it with the plan of its gang, and blocks until all
+    have their parts. Raises RingError, and OSError when the disk fails.
+    """
+    folders = [] if own is None else [own]
+    for send in plan.sends:
+        part = send.part
+        lacks = part in plan.needs and (own is None or not held_files(own, part)[0].exists())
+        ring.source = send.rank
+        try:
+            source = _part_alone(own, part) if own is not None and ring.rank == send.rank else None if lacks else target
+            received = send_files(ring, source, target / f"{part}")
+        finally:
+            ring.source = 0
+        if lacks:
+            folders.append(received)
+    return folders[0] if len(folders) == 1 else _joined(folders, target / "joined")
+
+
+def _part_alone(folder: Path, part: int) -> Path:
+    """A folder beside `folder` with links to what a member needs of it that needs this part alone."""
+    alone = folder.with_name(f"{folder.name}-{part}")
+    alone.mkdir()
+    for path in folder.iterdir():
+        if not is_held(path) or path in held_files(folder, part):
+            (alone / path.name).hardlink_to(path)
+    return alone
+
+
+def _joined(folders: Sequence[Path], target: Path) -> Path:
+    """A folder with links to the files of all `folders`; those with one name are equal."""
+    target.mkdir(parents=True)
+    for name, path in {path.name: path for folder in folders for path in folder.iterdir()}.items():
+        (target / name).symlink_to(path)
+    return target
 
 
 def _offer(source: Path, is_new: bool) -> bytes:

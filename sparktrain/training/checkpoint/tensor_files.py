@@ -22,6 +22,7 @@ from sparktrain.training.checkpoint.tensor_slices import (
     TensorSlice,
     assemble,
     bounds_of,
+    index_file,
     read_indices,
     save_index,
 )
@@ -31,6 +32,8 @@ SHARD_BYTES = 127 * 2**20
 DOCUMENT = "state.json"
 SOURCE = "source"
 """The key, in the document of a state, of the rank that has saved it."""
+HELD = "held"
+"""The key, in the document of a state in memory, of whether its files have only the parts that one member needs."""
 MEMBER = "members/"
 """Prefix of a member's own tensors, before its rank and their names."""
 MEMBER_BYTES = 2**22
@@ -48,6 +51,8 @@ _DTYPES = {f"{sign}{8 * size}": f"{kind}{size}" for sign, kind in (("I", "i"), (
 _DTYPES |= {"F16": "f2", "F32": "f4", "F64": "f8", "BOOL": "bool"}
 _DTYPES |= {"BF16": "u2", "F8_E4M3": "u1", "F8_E5M2": "u1"}
 """The names of these types in a file's header, and NumPy's; integers for those that NumPy lacks."""
+ONE_FILE = 2**62
+"""More bytes than any state has: no tensor is cut."""
 _LENGTH_BYTES = 8
 """At the start of a file: the length of its header."""
 _FOREIGN = "sparktrain"
@@ -102,6 +107,35 @@ def save_part(
             save_document(folder, document)
 
 
+def save_held(
+    folder: Path, part: int, tensors: Mapping[str, Array], slices: Sequence[TensorSlice], document: Any
+) -> None:
+    """Write all that a member holds of a state to files in the new `folder`: its `part`, and what is not split.
+
+    `held_files` has those of the part, to which other members add theirs. Blocks and raises as `save`.
+    """
+    pieces = {entry.key for entry in slices}
+    with _writing(folder):
+        for prefix, keys in ((_held_prefix(part), pieces), ("tensors", tensors.keys() - pieces)):
+            _save_tensors(folder, prefix, {key: tensors[key] for key in tensors if key in keys}, ONE_FILE)
+        save_index(folder, part, slices)
+        save_document(folder, document)
+
+
+def held_files(folder: Path, part: int) -> list[Path]:
+    """The files with a part of a state in memory: of tensors, and of where their pieces are."""
+    return [folder / f"{_held_prefix(part)}-00000.safetensors", index_file(folder, part)]
+
+
+def is_held(path: Path) -> bool:
+    """Whether a file has a part of a state in memory, and not what all parts have."""
+    return path.name.startswith(("held-", "slices-"))
+
+
+def _held_prefix(part: int) -> str:
+    return f"held-{part:04d}"
+
+
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
@@ -136,7 +170,8 @@ class TensorFiles:
         self._foreign: dict[str, tuple[str, list[int]]] = {}
         try:
             self.document: Any = json.loads((folder / DOCUMENT).read_text(encoding="utf-8"))
-            self._slices = read_indices(folder)
+            is_held = isinstance(self.document, dict) and self.document.get(HELD)
+            self._slices = read_indices(folder, whole=not is_held)
             for path in sorted(folder.glob("*.safetensors")):
                 self._index(_MappedFile(path, self._open.enter_context(safe_open(path, framework="np"))))
             self._names = self._all_names()
@@ -212,7 +247,7 @@ class TensorFiles:
 
     def _all_names(self) -> set[str]:
         """The names of all tensors. Raises ValueError where slices are missing in the files."""
-        keys = {entry.key for entries in self._slices.values() for entry in entries}
+        keys = {entry.key for entries in self._slices.values() for entry in entries if 0 not in entry.piece_shape}
         if missing := keys - self._parts.keys():
             raise ValueError(f"the files lack {len(missing)} slices of tensors, such as {min(missing)!r}")
         return (self._parts.keys() - keys) | self._slices.keys()

@@ -51,17 +51,17 @@ def save_index(folder: Path, rank: int, slices: Sequence[TensorSlice]) -> None:
     index_file(folder, rank).write_bytes(msgspec.json.encode(slices))
 
 
-def read_indices(folder: Path) -> dict[str, list[TensorSlice]]:
+def read_indices(folder: Path, *, whole: bool = True) -> dict[str, list[TensorSlice]]:
     """The slices of each split tensor in `folder`, by its name.
 
-    Raises OSError, and ValueError where they do not cover each tensor, as when the part of a member is missing, or
-    overlap without being equal.
+    Raises OSError, and, unless `whole` is false, ValueError where they do not cover each tensor, as when the part of a
+    member is missing, or overlap without being equal.
     """
     slices: dict[str, list[TensorSlice]] = {}
     for path in sorted(folder.glob("slices-*.json")):
         for entry in from_json(path.read_bytes(), list[TensorSlice]):
             slices.setdefault(entry.name, []).append(entry)
-    for name, entries in slices.items():
+    for name, entries in slices.items() if whole else ():
         if problem := _problem(entries):
             raise ValueError(f"the slices of {name!r} {problem}")
     return slices
@@ -113,11 +113,24 @@ def within(bounds: Bounds, origin: Sequence[int]) -> Index:
 def assemble(
     target: Array, bounds: Bounds, slices: Iterable[TensorSlice], read: Callable[[TensorSlice, Index], Array]
 ) -> None:
-    """Fill `target`, which is the part `bounds` of a tensor, from its slices; `read` returns a part of one of them."""
-    for entry in slices:
+    """Fill `target`, which is the part `bounds` of a tensor, from its slices; `read` returns a part of one of them.
+
+    Raises ValueError where they do not have all of it.
+    """
+    count = 0
+    for entry in _distinct(slices):
         shared = overlap(bounds, (entry.start, entry.stop))
         if shared is not None:
-            target[within(shared, bounds[0])] = read(entry, within(shared, entry.start))
+            piece = read(entry, within(shared, entry.start))
+            target[within(shared, bounds[0])] = piece
+            count += piece.size
+    if count != target.size:
+        raise ValueError(f"the files have {count} of the {target.size} elements that are read")
+
+
+def _distinct(entries: Iterable[TensorSlice]) -> list[TensorSlice]:
+    """One of equal pieces: members that have one without knowing of each other have both written it."""
+    return [*{(entry.start, entry.stop): entry for entry in entries}.values()]
 
 
 def _problem(entries: Sequence[TensorSlice]) -> str:
@@ -127,8 +140,7 @@ def _problem(entries: Sequence[TensorSlice]) -> str:
         return "are of several tensors"
     if any(len(entry.start) != len(shape) or len(entry.stop) != len(shape) for entry in entries):
         return f"have other dimensions than {shape}"
-    # Members that have an equal piece without knowing of each other have both written it.
-    entries = [*{(entry.start, entry.stop): entry for entry in entries}.values()]
+    entries = _distinct(entries)
     starts = np.array([entry.start for entry in entries], "int64").reshape(len(entries), len(shape))
     stops = np.array([entry.stop for entry in entries], "int64").reshape(len(entries), len(shape))
     if (starts < 0).any() or (starts >= stops).any() or (stops > np.array(shape, "int64")).any():

@@ -55,6 +55,8 @@ class Ring(ABC):
     """The rank that sends its values in `broadcast`: rank 0, but while another one helps a ring to heal."""
     heals = False
     """Whether the members can leave the ring after a loss, and join another one in the same process."""
+    passes_parts = False
+    """Whether `pass_on` brings arrays from one member to another one."""
     joins_late = False
     """Whether the other members trained before this process joined the ring: they have compared how they start."""
     has_stepped = False

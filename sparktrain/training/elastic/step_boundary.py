@@ -1,8 +1,8 @@
 """What the members of a gang agree on between two steps, whatever trains: one exchange has all of it.
 
 They stop, form another ring, save, and take memory checkpoints after the same step. Of a memory checkpoint one member
-of each host copies its state, in turns; all where another gang is to continue from it. Each copy has the random numbers
-of the chief, and what each member has of its own, with its random numbers.
+of each host copies its state, in turns; all where another gang is to continue from it, or where no member has all of
+the state. Each copy has the random numbers of the chief, and what each member has of its own, with its random numbers.
 """
 
 import math
@@ -16,6 +16,7 @@ from msgspec.structs import astuple, fields
 from sparktrain.base.clock import Clock
 from sparktrain.errors import OutOfStepError
 from sparktrain.state.agent_messages import Seating
+from sparktrain.training.checkpoint.held_parts import held_parts
 from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
 from sparktrain.training.checkpoint.saver import state_module
@@ -105,6 +106,7 @@ class StepBoundary:
         self._waited_s = 0.0
         """How long training waited for the newest copy, once all members had come to it."""
         self._is_copy_due = False
+        self._is_split = False
         self._pauses = False
         self._is_save_due: Callable[[], bool] = lambda: False
         self._started = 0
@@ -113,8 +115,12 @@ class StepBoundary:
         self._first_steps: set[int] = set()
         """The first step of all, and in each other ring, until the members have compared their weights after it."""
 
-    def start(self, step: int, *, copies: bool = True) -> None:
-        """Training starts, or resumes, after `step`; without `copies` it takes no memory checkpoints."""
+    def start(self, step: int, *, copies: bool = True, split: bool = False) -> None:
+        """Training starts, or resumes, after `step`; without `copies` it takes no memory checkpoints.
+
+        `split`: no member holds the whole state, so that all take each memory checkpoint.
+        """
+        self._is_split = split
         self._schedule.interval_s = self._interval_s if copies and self._memory is not None else math.inf
         self._schedule.start(step)
         self._last = self._agreed = (step, self._clock.now())
@@ -213,7 +219,8 @@ class StepBoundary:
             self._schedule.postpone(step)
         self._agreed = (step, now)
         self._pace_s = most.pace_s
-        if not most.able:
+        able = rows[:, _FIELDS.index("able")]
+        if not (able.all() if self._is_split else able.any()):
             self._schedule.interval_s = math.inf
         # To wait for the copy before would stop the whole gang: a memory checkpoint may come a few steps later.
         elif is_due and most.busy and not most.pauses:
@@ -222,6 +229,11 @@ class StepBoundary:
             self._is_copy_due = True
             self._pauses = most.pauses > 0
             self._last = step, now
+
+    def end(self) -> None:
+        """Training is over. Blocks until the newest memory checkpoint is whole, where other members have parts."""
+        if self._is_split and self._memory is not None:
+            self._memory.settle()
 
     def take(
         self,
@@ -242,11 +254,12 @@ class StepBoundary:
         part = self._chiefs_part(memory, parts, extra)
         members = gathered(self.ring, parts, _CALL)
         self._is_copy_due = False
-        if not (self._schedule.turn(*memory.turns()) or self._pauses):
+        held = held_parts(self.ring, parts)
+        if held is None and not (self._schedule.turn(*memory.turns()) or self._pauses):
             # Also without a copy here: the next part may refer to the arrays of this one.
             memory.learn(part)
             return
-        memory.take(parts, (step, *place), part, members, paused=self._pauses, pace_s=self._pace_s)
+        memory.take(parts, (step, *place), part, members, paused=self._pauses, pace_s=self._pace_s, held=held)
         self._waited_s = self._clock.now() - started
 
     def _facts(self, step: int, now: float, ring: int, asks: bool, each_step: bool) -> MemberFacts:

@@ -32,7 +32,7 @@ def taken(folder: str, name: str, step: int) -> pm.MemoryWritten:
 
 
 def base_of(snapshot: pm.MemoryWritten, generation: int = 1) -> MemoryBase:
-    return MemoryBase(Generation(generation), snapshot.step, snapshot.checksum, sent=False)
+    return MemoryBase(Generation(generation), snapshot.step, snapshot.checksum)
 
 
 def snapshots(root: Path) -> set[str]:
@@ -56,6 +56,21 @@ async def test_the_next_member_gets_the_newest_snapshot(tmp_path: Path) -> None:
     assert await holder.start_member(again) != Path(newest.folder).parent
     assert (Path(await holder.restore_dir(again)) / "tensors").read_text() == "of step 9"
     await eventually(lambda: not (Path(newest.folder).parent / "a").exists(), 5.0)
+
+
+@pytest.mark.parametrize("step", [5, 9])
+async def test_the_newest_two_of_a_part_stay_for_others_may_lack_the_newest(tmp_path: Path, step: int) -> None:
+    holder = MemoryHolder(tmp_path)
+    start = start_of(1)
+    folder = await holder.start_member(start)
+    snapshots = [replace(taken(folder, str(number), number), layout=(0, 1), parts=(1, 0)) for number in (2, 5, 9)]
+    assert all(holder.accept(start, snapshot) for snapshot in snapshots)
+    holder.ended()
+    [base] = [base_of(snapshot) for snapshot in snapshots if snapshot.step == step]
+    again = start_of(2, base)
+    await holder.start_member(again)
+    assert (Path(await holder.restore_dir(again)) / "tensors").read_text() == f"of step {step}"
+    await eventually(lambda: len(list(Path(folder).iterdir())) == 1, 5.0)
 
 
 async def test_a_snapshot_that_changed_in_memory_is_refused(tmp_path: Path) -> None:

@@ -5,11 +5,15 @@ import pytest
 from sparktrain.base.ids import AgentId
 from sparktrain.state import agent_messages as m
 from sparktrain.state import commands as do
+from sparktrain.state.gangs.memory_parts import PartSend, PartTransfers
 from sparktrain.state.memory_snapshots import MemoryBase
 from sparktrain.state.outcome import FailureKind
 from sparktrain.state.records import CheckpointCorrupt, GangFormed, GangRestarted, LossRecorded
 from tests.unit.state.gangs import by_rank, gang, trial
 from tests.unit.state.world import World
+
+SENT = PartTransfers(sends=(PartSend(0, 0),))
+"""Rank 0 sends what it holds."""
 
 
 @pytest.fixture
@@ -41,7 +45,7 @@ def test_each_member_resumes_from_its_own_agents_snapshot(world: World) -> None:
     assert {agent: base.checksum for agent, base in bases.items() if base} == {
         agent: f"{agent}-7" for agent in (first, second)
     }
-    assert {(base.step, base.generation, base.sent) for base in bases.values() if base} == {(7, 1, False)}
+    assert {(base.step, base.generation, base.transfers) for base in bases.values() if base} == {(7, 1, None)}
     [restart] = trial(world).restarts
     assert (restart.resumed_from_step, restart.steps_lost) == (7, 2)
     assert [each.memory_step for each in world.records if isinstance(each, GangFormed)] == [None, 7]
@@ -55,8 +59,8 @@ def test_a_holder_of_the_newest_is_rank_0_and_sends_it(world: World) -> None:
     world.lose(first)
     world.fail(second, FailureKind.RING)
     chief, other = placed(world).items()
-    assert chief == (second, MemoryBase(1, 11, f"{second}-11", True))
-    assert other[1] == MemoryBase(1, 11, "", True), "this agent holds nothing"
+    assert chief == (second, MemoryBase(1, 11, f"{second}-11", SENT))
+    assert other[1] == MemoryBase(1, 11, "", SENT), "this agent holds nothing"
 
 
 def test_a_newer_checkpoint_comes_before_an_older_snapshot(world: World) -> None:
@@ -132,8 +136,8 @@ def test_the_copy_on_another_agent_comes_before_the_store(world: World) -> None:
     world.fail(without_copy, FailureKind.CHECKPOINT)
     world.fail(holder, FailureKind.STOPPED)
     assert placed(world) == {
-        holder: MemoryBase(1, 7, f"{holder}-7", True),
-        without_copy: MemoryBase(1, 7, "", True),
+        holder: MemoryBase(1, 7, f"{holder}-7", SENT),
+        without_copy: MemoryBase(1, 7, "", SENT),
     }
     world.fail(holder, FailureKind.CHECKPOINT)
     world.fail(without_copy, FailureKind.STOPPED)

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,8 +33,9 @@ def joined(value: Any) -> Array:
     return as_numpy(value.full_tensor())
 
 
-def own_slices(value: Any) -> list[tuple[Bounds, Array]]:
-    """The part of this member, in the memory of the training on a CPU; of replicas each has an equal share of rows.
+def own_slices(value: Any, *, shared: bool = True) -> list[tuple[Bounds, Array]]:
+    """The part of this member, in the memory of the training on a CPU; of replicas each has an equal share of rows,
+    where it is `shared`.
 
     Raises TypeError for a tensor that is a sum over members, or has a part of another shape than its layout.
     """
@@ -45,7 +47,7 @@ def own_slices(value: Any) -> list[tuple[Bounds, Array]]:
             f"its placements {value.placements} it has {list(extents)}: pass shape= and stride= to DTensor.from_local()"
         )
     # Equal shares of equal parts: the first replica alone would write all bytes of hybrid sharding.
-    number, count = _replica(value)
+    number, count = _replica(value) if shared else (0, 1)
     if count > 1:
         rows = local.shape[0] if local.dim() else int(number == 0)
         first, last = rows * number // count, rows * (number + 1) // count
@@ -75,6 +77,11 @@ def from_slices(value: Any, read: Callable[[Index], Array]) -> Any:
 def split_parts(parts: Sequence[Any]) -> bool:
     """Whether members hold parts of tensors of the modules and optimizers in `parts`."""
     return any(map(is_split, _tensors(parts)))
+
+
+def layout_digest(parts: Sequence[Any]) -> int:
+    """A number for which part of each tensor of the modules and optimizers in `parts` this member holds."""
+    return zlib.crc32(repr([_bounds(tensor) for tensor in _tensors(parts) if is_split(tensor)]).encode())
 
 
 def as_numpy(tensor: torch.Tensor) -> Array:

@@ -14,7 +14,7 @@ import torch
 
 from sparktrain.config.param_values import described
 from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, numeric
-from sparktrain.training.checkpoint.tensor_slices import TensorSlice, cut, within
+from sparktrain.training.checkpoint.tensor_slices import Bounds, TensorSlice, cut, within
 from sparktrain.training.frameworks.torch import split_tensors
 from sparktrain.training.frameworks.torch.split_tensors import as_numpy, from_numpy, with_numpy_type
 
@@ -95,21 +95,26 @@ class Packing:
 
 
 class PartPacking(Packing):
-    """As its base, with the pieces of tensors that one member writes: rank 0 also writes what is not split."""
+    """As its base, with the pieces of tensors that one member writes: rank 0 also writes what is not split.
 
-    def __init__(self, spare: Mapping[str, Array], rank: int) -> None:
+    With `held`, the pieces are all that a member holds of part number `rank`, and it writes what is not split too.
+    """
+
+    def __init__(self, spare: Mapping[str, Array], rank: int, *, held: bool = False) -> None:
         super().__init__(spare, {})
         self._rank = rank
+        self._is_held = held
+        self._writes_whole = held or not rank
         self._count = 0
         self.slices: list[TensorSlice] = []
-        if rank:
+        if not self._writes_whole:
             self.arrays.clear()
 
     def _add_tensor(self, value: torch.Tensor, path: Path) -> str:
         name = _tensor_name(path)
         if split_tensors.is_split(value):
-            pieces = split_tensors.own_slices(value)
-        elif self._rank:
+            pieces = split_tensors.own_slices(value, shared=not self._is_held)
+        elif not self._writes_whole:
             return name
         elif not value.numel():
             # No piece has any of its elements.
@@ -117,19 +122,28 @@ class PartPacking(Packing):
             return name
         else:
             pieces = [(((0,) * value.dim(), tuple(value.shape)), copied_array(value, None, shown(path)))]
-        dtype = str(value.dtype).removeprefix("torch.")
+        if not pieces and self._is_held:
+            # The shape of the tensor is in no other file that this member may have.
+            self._add_slice(value, name, ((0,) * value.dim(), (0,) * value.dim()))
         for outer, piece in pieces:
-            for start, stop in cut(outer, piece.itemsize, SHARD_BYTES):
-                key = f"{name}@{self._rank}.{len(self.slices)}"
-                self.arrays[key] = _copied_to(self._spare.get(key), piece[within((start, stop), outer[0])])
-                shape = tuple(value.shape)
-                self.slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=shape, start=start, stop=stop))
+            for bounds in cut(outer, piece.itemsize, SHARD_BYTES):
+                key = self._add_slice(value, name, bounds)
+                self.arrays[key] = _copied_to(self._spare.get(key), piece[within(bounds, outer[0])])
         return name
+
+    def _add_slice(self, value: torch.Tensor, name: str, bounds: Bounds) -> str:
+        """The key of a piece of the tensor `name`, which is in the index now."""
+        key = f"{name}@{self._rank}.{len(self.slices)}"
+        dtype = str(value.dtype).removeprefix("torch.")
+        shape = tuple(value.shape)
+        start, stop = bounds
+        self.slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=shape, start=start, stop=stop))
+        return key
 
     def _add(self, value: Any, path: Path) -> str:
         self._count += 1
         key = f"{_PREFIX}{self._count}"
-        if not self._rank:
+        if self._writes_whole:
             self.arrays[key] = self._array(value, self._spare.get(key), path)
         return key
 

@@ -26,6 +26,7 @@ from sparktrain.base.clock import SystemClock
 from sparktrain.base.formatting import first_line
 from sparktrain.errors import FormError, RingError
 from sparktrain.state.topology import Formation
+from sparktrain.training.checkpoint.tensor_slices import Array
 from sparktrain.training.collectives import barrier, gpu_identity
 from sparktrain.training.collectives.backend import Joining
 from sparktrain.training.collectives.eager_call_log import CLOSING
@@ -40,6 +41,8 @@ from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 _BACKEND = "sparktrain_waiting"
 _PREFIX = "sparktrain"
 _GLOO = "gloo"
+_PASSED = 7001
+"""The tag of what one member sends to another one: Gloo numbers its collectives apart from these."""
 _LAST_S = 5.0
 """How long rank 0 serves the store after all members have come to the end of the ring."""
 _WITHOUT_NCCL = "tensors on GPUs travel by Gloo: NCCL needs a GPU of its own for each member"
@@ -148,6 +151,25 @@ class TorchRing(EagerRing):
         """Whether this process has no place in the ring of the others yet."""
         self.on_close: list[Callable[[], object]] = []
         """Called when all members have come to the end of the ring, before it ends."""
+
+    @property
+    def passes_parts(self) -> bool:  # type: ignore[override] # depends on the group
+        """See base class. NCCL takes no arrays of the host."""
+        return any(device.type == "cpu" for device in self.group._device_types)
+
+    def pass_on(
+        self, sent: Sequence[tuple[int, Array]], received: Sequence[tuple[int, Array]], timeout_s: float
+    ) -> None:
+        """Send arrays to other ranks, and fill those of `received` with what their ranks send, in the same order.
+
+        Any thread may call it, also beside collectives, but one at a time. Blocks until all have arrived. Raises
+        RingError where a member is gone, or sends nothing within `timeout_s`.
+        """
+        with self._failing("pass_on"):
+            works = [dist.isend(torch.from_numpy(array), rank, tag=_PASSED) for rank, array in sent]
+            works += [dist.irecv(torch.from_numpy(array), rank, tag=_PASSED) for rank, array in received]
+            for work in works:
+                work.wait(timedelta(seconds=timeout_s))
 
     def own_store(self, name: str) -> dist.Store:
         """A part of the gang's store for another transport. Each name once: its keys stay until the gang ends."""

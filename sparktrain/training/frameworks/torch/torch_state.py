@@ -20,7 +20,13 @@ from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.weight_digests import difference
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader
-from sparktrain.training.frameworks.torch.split_tensors import as_numpy, from_numpy, split_parts
+from sparktrain.training.frameworks.torch.split_tensors import (
+    as_numpy,
+    from_numpy,
+    is_distributed,
+    layout_digest,
+    split_parts,
+)
 from sparktrain.training.frameworks.torch.state_packing import (
     GENERATOR,
     Packing,
@@ -90,6 +96,19 @@ def captured_part(
     """
     packing = PartPacking(spare, rank)
     return {_STATES: _packed(packing, parts)}, packing.arrays, packing.slices
+
+
+def captured_held(
+    parts: Sequence[Any], spare: Mapping[str, Array], part: int
+) -> tuple[dict[str, Any], dict[str, Array], list[TensorSlice]]:
+    """As `captured_part`, of all that a member holds of part number `part`, and of what is not split."""
+    packing = PartPacking(spare, part, held=True)
+    return {_STATES: _packed(packing, parts)}, packing.arrays, packing.slices
+
+
+def held_digest(parts: Sequence[Any]) -> int:
+    """A number for which parts of the tensors this member holds: equal on members that hold equal ones."""
+    return layout_digest([_plain(part) for part in parts])
 
 
 def assign(
@@ -285,7 +304,7 @@ def _buffers(parts: Sequence[Any]) -> dict[str, torch.Tensor]:
         if isinstance(part, torch.nn.Module)
         for saved_names in [_plain(part).state_dict().keys()]
         for name, buffer in _plain(part).named_buffers()
-        if name in saved_names
+        if name in saved_names and not is_distributed(buffer)
     }
     return buffers if sum(buffer.nbytes for buffer in buffers.values()) <= MEMBER_BYTES else {}
 

@@ -1,0 +1,112 @@
+"""What one member keeps in memory of a state that members hold in parts: its own part, and copies of others.
+
+Each copy goes from the shared memory of one member to that of another one, by a thread beside the next steps.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sparktrain.base.formatting import size
+from sparktrain.errors import CheckpointError
+from sparktrain.state.gangs.memory_parts import Layout, PartCopy, copies, numbered
+from sparktrain.training.checkpoint.process_generators import OWN
+from sparktrain.training.checkpoint.saver import State, StatePart, capture, is_split, state_module
+from sparktrain.training.checkpoint.tensor_files import HELD, Array, held_files
+
+PASS_S = 60.0
+"""How long a part may take from one member to another one; a member that is lost ends its connections before."""
+_NAME = "parts"
+
+
+@dataclass(frozen=True)
+class HeldParts:
+    """The parts of one member."""
+
+    ring: Any
+    layout: Layout
+    copies: Sequence[PartCopy]
+    """Of all members."""
+
+    @property
+    def own(self) -> int:
+        """The part of this member."""
+        return self.layout[int(self.ring.rank)]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The parts that this member keeps."""
+        return self.own, *(copy.part for copy in self._received())
+
+    def captured(
+        self,
+        parts: Sequence[Any],
+        place: tuple[int, int | None, int | None],
+        spare: Mapping[str, Array],
+        members: Sequence[Mapping[str, Array]],
+    ) -> State:
+        """A copy of all that this member holds of `parts`; `place` and `members` are those of `MemorySaver.take`."""
+        step, epoch, batch = place
+        process = capture(None, step, epoch=epoch, batch=batch, members=members)
+        module = state_module(parts, _NAME)
+        entries, tensors, slices = module.captured_held(parts, spare, self.own)
+        states = [{name: array for name, array in member.items() if name != OWN} for member in members]
+        tensors = module.with_members(tensors, states)
+        part = StatePart(self.own, tuple(slices))
+        return State(step, tensors | process.tensors, {**process.document, **entries, HELD: True}, part)
+
+    def exchange(self, folder: Path) -> None:
+        """Send the files of this member's part in `folder` to its neighbours, and add those that it keeps for others.
+
+        Any thread may call it; the neighbours do so after the same step. Blocks. Raises RingError where one is gone,
+        CheckpointError without enough shared memory, OSError.
+        """
+        sent = [copy for copy in self.copies if copy.source == self.ring.rank]
+        received = self._received()
+        own_files = [np.memmap(path, np.uint8, "r+") for path in held_files(folder, self.own)]
+        own_sizes = np.array([len(content) for content in own_files], "int64")
+        sizes = [np.zeros_like(own_sizes) for _ in received]
+        self.ring.pass_on(
+            [(copy.target, own_sizes) for copy in sent],
+            [(copy.source, counts) for copy, counts in zip(received, sizes, strict=True)],
+            PASS_S,
+        )
+        kept_files = [
+            (copy.source, _mapped(path, int(count)))
+            for copy, counts in zip(received, sizes, strict=True)
+            for path, count in zip(held_files(folder, copy.part), counts, strict=True)
+        ]
+        self.ring.pass_on([(copy.target, content) for copy in sent for content in own_files], kept_files, PASS_S)
+
+    def _received(self) -> list[PartCopy]:
+        return [copy for copy in self.copies if copy.target == self.ring.rank]
+
+
+def held_parts(ring: Any, parts: Sequence[Any]) -> HeldParts | None:
+    """Who holds which part of `parts`; None where each member holds all of them.
+
+    All members call it, with a ring that `passes_parts` if they do not; blocks until they do. Raises RingError.
+    """
+    if not is_split(parts):
+        return None
+    digest = state_module(parts, _NAME).held_digest(parts)
+    digests = ring.allgather_array(np.array([digest], "int64"), name=_NAME).tolist()
+    layout = numbered(digests)
+    return HeldParts(ring, layout, copies(layout, [place.host for place in ring.formation.places]))
+
+
+def _mapped(path: Path, count: int) -> Array:
+    """The memory of the file, which has `count` bytes then: that of an earlier copy where it fits."""
+    if path.exists() and path.stat().st_size == count:
+        return np.memmap(path, np.uint8, "r+")
+    stats = os.statvfs(path.parent)
+    # A write beyond what shared memory has ends the process by SIGBUS, and not by an error.
+    if count > (free := stats.f_bavail * stats.f_frsize):
+        raise CheckpointError(
+            f"a copy of another member's part needs {size(count)} of shared memory, and {path.parent} has {size(free)}"
+        )
+    return np.memmap(path, np.uint8, "w+", shape=(count,))

@@ -1,0 +1,55 @@
+"""Loops of models that members hold in parts, with memory checkpoints, and members that are lost."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from tests.support import drill
+from tests.support.processes import wait_until
+from tests.torch.sharded_programs import network, optimizer_of, train_step
+
+
+def kill(folder: Path, step: int, rank: int, lost: Any) -> None:
+    """Have the first of the `lost` members end all of them at once, when all parts after `step` are held."""
+    for number, victim in lost:
+        if number == rank:
+            Path(folder, f"{number}.pid").write_text(str(drill.pid_of(victim)))
+    wait_until(Path(folder, f"kept-{step}").exists, 60, f"the copies after step {step}")
+    if rank == lost[0][0]:
+        files = [Path(folder, f"{number}.pid") for number, _ in reversed(lost)]
+        wait_until(lambda: all(path.exists() for path in files), 60, "the processes of all that are lost")
+        for path in files:
+            os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+def learn(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 0, lost: Any = ()) -> dict[str, float]:
+    """Train a model in parts with a memory checkpoint after each step; lose members after one.
+
+    `lost` has pairs of a rank and of what is killed: "member" or "agent". Before a kill the driver has noted, in a file
+    `kept-N`, that all parts after the step are held.
+    """
+    dist.init_process_group("gloo")
+    model = network(plan, seed=ctx.generation)
+    optimizer = optimizer_of(model)
+    restored = ctx.checkpoint.restore(model, optimizer)
+    start = 0 if restored is None else restored.step
+    losses = [] if restored is None else restored["losses"]
+    assert len(losses) == start
+    with ctx.memory_checkpoints(model, optimizer, every="0.01s") as memory:
+        for step in range(start + 1, steps + 1):
+            losses.append(train_step(model, optimizer, step, plan))
+            memory.step(step, losses=losses)
+            if step == 2:
+                ctx.checkpoint.save(step, model, optimizer, losses=losses)
+                ctx.checkpoint.wait()
+            if ctx.generation == 1 and kill_at:
+                ctx._gang.memory.settle()  # a copy that is not made yet postpones the next one
+            if ctx.generation == 1 and step == kill_at:
+                kill(Path(folder), step, ctx.rank, lost)
+    whole = {name: weight.full_tensor() for name, weight in model.state_dict().items()}
+    torch.save(whole, Path(folder, f"rank-{ctx.rank}.pt"))
+    return {"start": start, "size": ctx.size, "loss": losses[-1]}
