@@ -153,13 +153,13 @@ FIGURES = {
     "comments": Figure(name="lines of comments per 1,000 lines", bound=8.8, goal=10, at_least=True),
     "option": Figure(name="files that a new option of a member touches", bound=3, goal=3),
     "entries": Figure(name="entries at the top of the package", bound=30, goal=30),
-    "elastic": Figure(name="modules that import how gangs change", bound=15, goal=6),
+    "elastic": Figure(name="modules that import how gangs change", bound=16, goal=6),
     "slow": Figure(name="modules that import what makes them slow", bound=12, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=14, goal=8),
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=447, goal=400),
-    "inherited": Figure(name="docstrings that are See base class.", bound=461, goal=400),
-    "lines": Figure(name="lines of source", bound=128_458, goal=85_300),
+    "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
+    "lines": Figure(name="lines of source", bound=128_671, goal=85_300),
 }
 
 

@@ -51,6 +51,8 @@ class Framework:
     reads: tuple[str, ...] = ()
     """How its function may read its rank: see `tests.support.loops.RANKS`."""
     marks: tuple[pytest.MarkDecorator, ...] = ()
+    obstacles: tuple[tuple[str, str], ...] = ()
+    """The ways of loops that no process can join, with the first words of the reason."""
 
     def function(self, name: str) -> Callable[..., Any]:
         """One of the functions of its module."""
@@ -68,6 +70,19 @@ LOOPS = {
         preload=("tensorflow", "keras", "horovod.tensorflow"),
         module="tests.faults.keras_loops",
         bias=r"\S*dense/bias",
+        obstacles=(("late", "the step changes sparse_categorical_accuracy"),),
+    ),
+    "loop of JAX": Framework(
+        name="jax",
+        backend="jax",
+        preload=("jax",),
+        module="tests.faults.jax_loops",
+        bias="state/weights/bias",
+        marks=(pytest.mark.all(case="loops of JAX that heal", covered_by="loops of Keras that heal"),),
+        obstacles=(
+            ("donates", "train_step donates its arguments"),
+            ("early", "a program over the devices of all members"),
+        ),
     ),
     "loop of PyTorch": Framework(
         name="torch",
@@ -229,16 +244,25 @@ def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
 
 
 @OTHERS
-@run_for(["loop of Keras, Horovod"])
+@pytest.mark.parametrize(
+    ("framework", "way", "obstacle"),
+    [
+        pytest.param(loop, way, obstacle, id=f"{loop.name}-{way}", marks=loop.marks)
+        for loop in LOOPS.values()
+        for way, obstacle in loop.obstacles
+    ],
+    indirect=["framework"],
+    scope="module",
+)
 def test_a_loop_that_no_process_can_join_restarts_as_a_whole_and_says_why(
-    three: st.Pool, framework: Framework, tmp_path: Path
+    three: st.Pool, framework: Framework, tmp_path: Path, way: str, obstacle: str
 ) -> None:
-    result, _, processes = trained(three, framework, tmp_path, 2, [(1, "before", 5)], way="late")
+    result, _, processes = trained(three, framework, tmp_path, 2, [(1, "before", 5)], way=way)
     [restart] = result.restarts
     assert not restart.healed
     assert processes == 4
-    [line] = result.notices
-    assert "this loop restarts in all of them: the step changes sparse_categorical_accuracy" in line
+    log = (tmp_path / "run" / "trials" / "0000" / "generation-1" / "rank-0" / "log.txt").read_text()
+    assert f"this loop restarts in all of them: {obstacle}" in log
 
 
 @OTHERS

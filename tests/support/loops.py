@@ -6,7 +6,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ def rows() -> tuple[Any, Any, Any]:
 class Loop(ABC):
     """The parts of a loop that depend on its framework. Each member makes one, before it knows its rank."""
 
-    parts: tuple[Any, ...]
+    parts: tuple[Any, ...] = ()
     """What checkpoints hold; last the data, with the numbers of its rows in each batch."""
     train_step: Callable[[Any, Any], Any]
     """Trains on a batch; returns the loss."""
@@ -59,6 +59,21 @@ class Loop(ABC):
         """An eager step has its gradients, and applies them next."""
         self.died.at("applying")
         self.died.at("lag")
+
+    def resume(self, ctx: Any, restored: Any) -> None:  # noqa: B027 - `parts` have the state of most
+        """Continue from what `ctx.checkpoint.restore` has returned."""
+
+    def batches(self, step: int, epoch: int) -> Iterable[Any]:
+        """What is left of `epoch` after `step`."""
+        return self.parts[-1]  # type: ignore[no-any-return]
+
+    def train(self, memory: Any, x: Any, y: Any) -> Any:
+        """Train one step; returns the loss."""
+        return memory.train(self.train_step, x, y)
+
+    def values(self) -> dict[str, Any]:
+        """What the loop saves by name."""
+        return {}
 
     def end_step(self) -> None:  # noqa: B027 - most have no schedule
         """A step has ended."""
@@ -105,13 +120,14 @@ def train(
     restored = ctx.checkpoint.restore(*loop.parts)
     loop.check_place(ctx)
     died = loop.died = Kills(notes, ctx.rank, kills)
+    loop.resume(ctx, restored)
     step = restored.step if restored else 0
     losses = restored["losses"] if restored else []
     means = restored["means"] if restored else []
     seen = (notes / f"rows-{ctx.rank}-{os.getpid()}.jsonl").open("a")
     with ctx.memory_checkpoints(*loop.parts, every=every) as memory:
         while step < STEPS:
-            for x, y, numbers in loop.parts[-1]:
+            for x, y, numbers in loop.batches(step, len(means)):
                 step += 1
                 print(json.dumps([step, np.asarray(numbers).tolist()]), file=seen, flush=True)
                 died.step = step
@@ -120,10 +136,10 @@ def train(
                 died.at("later")
                 if died.at("spoil"):
                     loop.spoil()
-                losses.append(float(memory.train(loop.train_step, x, y)))
+                losses.append(float(loop.train(memory, x, y)))
                 loop.end_step()
                 died.at("after")
-                memory.step(step, losses=losses, means=means)
+                memory.step(step, losses=losses, means=means, **loop.values())
                 died.at("end")
                 if step in HOLDS[:holds]:
                     hold(notes, HOLDS.index(step), ctx.rank)

@@ -1,6 +1,5 @@
 """Memory checkpoints in a loop of the user's own: `ctx.memory_checkpoints`."""
 
-import importlib
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -16,7 +15,7 @@ from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.elastic.surviving_loop import SurvivingLoop
-from sparktrain.training.frameworks.imported import keeper
+from sparktrain.training.frameworks.imported import loops_of
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count
 
@@ -103,7 +102,7 @@ class MemoryCheckpoints:
         """
         if self._loop is None:
             return train_step(*arguments, **options)
-        trained: T = self._loop.train(lambda: train_step(*arguments, **options))
+        trained: T = self._loop.train(train_step, arguments, options)
         return trained
 
     def step(self, step: int, *, epoch: int | None = None, batch: int | None = None, **extra: Any) -> None:
@@ -152,10 +151,10 @@ def loop_of(
             "members with which they were made; choose the rows of a step in train_step, by ctx.rank and ctx.size, or "
             "leave resizable out"
         )
-    framework = keeper(parts) if parts and healing is not None else None
-    if healing is None or boundary is None or framework is None or framework.loops is None:
+    loops = None if healing is None or boundary is None else loops_of(parts, healing.ring.framework)
+    if loops is None or healing is None or boundary is None:
         return None
-    steps = importlib.import_module(framework.loops).loop_steps(parts, healing)
+    steps = loops.loop_steps(parts, healing)
     return None if steps is None else SurvivingLoop(parts, healing, steps, boundary, position, resizable=resizable)
 
 

@@ -18,7 +18,7 @@ from sparktrain.errors import RingError
 from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.process_generators import assign_drawn, drawn_states, generators
-from sparktrain.training.checkpoint.saver import ALIKE, capture, peek, state_module
+from sparktrain.training.checkpoint.saver import ALIKE, capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
 from sparktrain.training.collectives.continuity import MissedCallError
 from sparktrain.training.collectives.ring_healing import RingHealing
@@ -131,8 +131,13 @@ class SurvivingLoop(ElasticTraining):
         if self._can_heal and self._has_declared:
             self._check_equal()
 
-    def train(self, call: Callable[[], Any]) -> Any:
-        """What `call` returns, which trains one step; called again where the ring heals. Raises what it raises."""
+    def train(self, train_step: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        """What `train_step` returns, which trains a step; called again where the ring heals. Raises what it raises."""
+
+        def call() -> Any:
+            present_arguments, present_options = self._steps.passed(arguments, options)
+            return self._steps.returned(train_step(*present_arguments, **present_options))
+
         if not self._can_heal:
             return call()
         if self._healing.ring.continuity.is_behind:
@@ -151,7 +156,7 @@ class SurvivingLoop(ElasticTraining):
     def noting(self, step: int, place: tuple[int | None, int | None], extra: Mapping[str, Any]) -> Iterator[None]:
         """Note the state after `step`; within the block the members agree on what comes next."""
         has_trained = self._ahead > 0
-        self._steps.note()
+        self._steps.note(extra)
         self._step = step
         # The loop may append to its lists meanwhile.
         lengths = {name: len(value) for name, value in extra.items() if isinstance(value, list)}
@@ -170,6 +175,8 @@ class SurvivingLoop(ElasticTraining):
         self._transaction.change(in_step=False)
 
     def _declare(self) -> None:
+        if not self._steps.is_in_place:
+            self._check_equal()  # of the values that the loop keeps
         obstacle = self._steps.obstacle() or self._unknown_feed()
         if not obstacle:
             self._declare_able()
@@ -217,7 +224,8 @@ class SurvivingLoop(ElasticTraining):
 
     def can_continue(self, *, in_step: bool) -> bool:
         """See base class."""
-        return self._ahead <= 1 and not (in_step and self._steps.is_applied())
+        repeats = in_step or not self._steps.is_in_place
+        return self._ahead <= 1 and not (repeats and self._steps.is_applied())
 
     def standing(self, *, in_step: bool) -> RingStanding:
         """See base class. Of a loop `steps` are those after which it has noted its state."""
@@ -256,6 +264,11 @@ class SurvivingLoop(ElasticTraining):
         Fewer members divide its rows in another way, and their weights have other bits: there the repeated step counts.
         """
         has_repeated = False
+        if self._size != self._healing.ring.size and not self._steps.is_in_place:
+            raise RingRefusalError(
+                f"the ring has {self._healing.ring.size} members in place of {self._size}, and rank "
+                f"{self._healing.ring.rank} has made the step that they divide in another way"
+            )
         present = self._steps.present()
         drawn = drawn_states()
         with TensorFiles(agreement.folder) as files:
@@ -274,12 +287,12 @@ class SurvivingLoop(ElasticTraining):
             else:
                 self._steps.take(present)
             assign_drawn(drawn)
-        self._check_equal()
+        self._check_step()
 
     def _rebase(self, ago: int) -> None:
         """Continue from the state after the step that was repeated with other members."""
         if not self._ahead:
-            self._steps.note()
+            self._steps.note(self._facts[2])
         if ago:
             self._steps.rebase()
 
@@ -290,16 +303,21 @@ class SurvivingLoop(ElasticTraining):
         step that they repeat for its next process.
         """
         try:
-            self._check_equal()
+            self._check_step()
         except Exception as error:
             if not is_of_loss(error):
                 raise
             self._transaction.heal(error)
 
+    def _check_step(self) -> None:
+        """As `_check_equal`, after a step; values that a step returns may be a member's own."""
+        if self._steps.is_in_place:
+            self._check_equal()
+
     def _check_equal(self) -> None:
         """Raise OutOfStepError, on all members, where their weights differ, and RingError."""
         with self._healing.ring.continuity.healing():
-            state_module(self._parts, _TRAIN).check_equal(self._healing.ring, self._parts)
+            self._steps.check_equal(self._healing.ring)
 
     def _warm_up(self, call: Callable[[], Any], ago: int = 0) -> None:
         """Make the first step in another ring once more, where that matters, and return to the state before it."""

@@ -54,7 +54,7 @@ class Framework(ABC):
     """
     loops: str | None = None
     """The module with `loop_steps(parts, healing)`, where there is one: the `LoopSteps` of a user's loop that trains
-    what the framework `keeps`, or None for parts that it cannot repeat steps of."""
+    what the framework `keeps`, or no parts but values; None where it cannot repeat their steps."""
     fits: str | None = None
     """The module with `healing_step(model, healing)`, where there is one: the `HealingStep` of a `fit` of Keras on this
     framework, or None for a model that it cannot repeat steps of."""

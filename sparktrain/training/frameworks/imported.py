@@ -82,6 +82,15 @@ def fits_of(package: str) -> Any:
     return importlib.import_module(modules[0]) if modules else None
 
 
+def loops_of(parts: Sequence[object], package: str) -> Any:
+    """The module `Framework.loops` of the framework that keeps `parts`; None where it has none.
+
+    Without parts it is that of the framework that is imported as `package`: the state of its loops is values.
+    """
+    framework = keeper(parts) if parts else next(framework for framework in ALL if framework.module == package)
+    return importlib.import_module(framework.loops) if framework is not None and framework.loops else None
+
+
 def keeper(parts: Sequence[object]) -> Framework | None:
     """The framework with the state module that saves all of `parts`; None where there is none."""
     return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)

@@ -22,6 +22,7 @@ class Jax(Framework):
     module = "jax"
     values = "sparktrain.training.frameworks.jax.jax_values"
     fits = "sparktrain.training.frameworks.jax.keras_healing"
+    loops = "sparktrain.training.frameworks.jax.jax_loop"
     arrays = "sparktrain.training.frameworks.jax.split_arrays"
 
     def _tensor_types(self) -> tuple[type, ...]:

@@ -12,12 +12,13 @@ import functools
 import math
 import os
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax._src.distributed as jax_distributed
-from jax._src import lib, xla_bridge
+from jax._src import compiler, lib, xla_bridge
 from msgspec.structs import replace
 
 from sparktrain.base.clock import SystemClock
@@ -34,6 +35,11 @@ _GLOO = "make_gloo_tcp_collectives"
 _CLIENT = "get_distributed_runtime_client"
 _PORT = "jax/port"
 """The key by which rank 0 shares the port of its service."""
+RING_THREAD = "sparktrain-ring"
+"""The name of the threads that run the ring's own programs."""
+_COMPILE = "compile_or_get_cached"
+_PROGRAMS: list[str] = []
+"""The threads that have compiled the programs of the function over devices of other members."""
 _LEFT: list[Any] = []
 """Clients and services of rings that this process has left."""
 _initialize = jax_distributed.initialize
@@ -50,6 +56,7 @@ def connect(joining: Joining) -> Callable[[], None]:
         # It takes SIGTERM for itself, and a member that is stopped ends by that signal.
         config.update(_PREEMPTION, False)
     _bind_gloo(formation.mine.address)
+    _note_programs()
     # A client of a ring that was left would wait for members that are gone.
     _bind(_CLIENT, shutdown_on_destruction=False)
     shutdown = jax_distributed.shutdown
@@ -119,6 +126,12 @@ def leave() -> None:
     xla_bridge._clear_backends()
 
 
+def is_left(array: Any) -> bool:
+    """Whether `array` is on devices of a ring that this process has left: those of the present one have the same
+    numbers, and JAX may take one for the other."""
+    return next(iter(array.devices())).client is not jax.local_devices()[0].client
+
+
 def _address(formation: Formation, port: int) -> str:
     chief = formation.places[0]
     host = f"[{chief.address}]" if ":" in chief.address else chief.address
@@ -148,6 +161,27 @@ def _await_service(joining: Joining, port: int) -> None:
             f"({chief.address}, port {chief.port}) cannot be reached within {joining.timeout_s:g} s: {error}; "
             "members connect to each other on any port, so no firewall may be between them"
         ) from error
+
+
+def has_programs() -> bool:
+    """Whether the function has compiled a program over devices of other members; True where that is unknown."""
+    return bool(_PROGRAMS) or not hasattr(compiler, _COMPILE)
+
+
+def _note_programs() -> None:
+    """Note programs of the function in `_PROGRAMS` from now on. JAX has no public call for that."""
+    compile_program: Any = getattr(compiler, _COMPILE, None)
+    if compile_program is None:
+        return
+
+    @functools.wraps(compile_program)
+    def noted(backend: Any, computation: Any, devices: Any, *arguments: Any, **options: Any) -> Any:
+        thread = threading.current_thread().name
+        if devices.size > 1 and thread != RING_THREAD:
+            _PROGRAMS.append(thread)
+        return compile_program(backend, computation, devices, *arguments, **options)
+
+    setattr(compiler, _COMPILE, noted)
 
 
 def _bind_gloo(address: str) -> None:

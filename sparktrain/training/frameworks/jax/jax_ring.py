@@ -131,7 +131,7 @@ class JaxRing(EagerRing):
             except BaseException as error:
                 result.set_exception(error)
 
-        spawn(run, "sparktrain-ring")
+        spawn(run, jax_gang.RING_THREAD)
         try:
             return result.result(self._timeout_s)
         except TimeoutError as error:
@@ -173,6 +173,11 @@ def _length(size: int) -> int:
 def _like(values: Sequence[Array], tensors: Sequence[Any]) -> list[Any]:
     """`values` as arrays of JAX, where the tensors that were passed are."""
     return [
-        jax.device_put(value, tensor.sharding) if isinstance(tensor, jax.Array) else value
+        jax.device_put(value, _place(tensor)) if isinstance(tensor, jax.Array) else value
         for value, tensor in zip(values, tensors, strict=True)
     ]
+
+
+def _place(array: jax.Array) -> Any:
+    """Where `array` is; None for devices of a ring that was left."""
+    return None if jax_gang.is_left(array) else array.sharding

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic.loop_steps import LoopSteps
+from sparktrain.training.frameworks.torch import torch_state
 from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoader, reads_unknown
 from sparktrain.training.frameworks.torch.state_packing import GENERATOR
 from sparktrain.training.frameworks.torch.torch_distribution import connect_again, distributed_models
@@ -75,7 +77,11 @@ class TorchLoopSteps(LoopSteps):
             return "pass its DataLoader to ctx.memory_checkpoints() and ctx.checkpoint.restore(), beside the model"
         return "" if self.is_applied() else "the step changes no weights of the block's objects"
 
-    def note(self) -> None:
+    def check_equal(self, ring: Ring) -> None:
+        """See base class."""
+        torch_state.check_equal(ring, self._parts)
+
+    def note(self, values: Mapping[str, Any]) -> None:
         """See base class."""
         self._generator = torch.get_rng_state()
         for index, part in enumerate(self._parts):

@@ -9,10 +9,11 @@ import tensorflow as tf
 
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
+from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.elastic.loop_steps import LoopSteps
-from sparktrain.training.frameworks.keras import model_state
+from sparktrain.training.frameworks.keras import consistency, model_state
 from sparktrain.training.frameworks.keras.distributed_apply import own_apply, own_optimizers
 from sparktrain.training.frameworks.keras.healing.step_values import MEMBERS, shared_variables
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
@@ -98,7 +99,11 @@ class KerasLoopSteps(LoopSteps):
             )
         return ""
 
-    def note(self) -> None:
+    def check_equal(self, ring: Ring) -> None:
+        """See base class."""
+        consistency.check_equal(ring, self._model)
+
+    def note(self, values: Mapping[str, Any]) -> None:
         """See base class."""
         rate = self._model.optimizer._learning_rate
         self._rate = np.array(rate.numpy()) if isinstance(rate, keras.Variable) else None
