@@ -115,7 +115,8 @@ if TYPE_CHECKING:
     from sparktrain.state.outcome import Failure, FailureKind, Loss, Restart, RestartHow
     from sparktrain.state.trial import Exploit, TrialStatus
     from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints
-    from sparktrain.training.checkpoint.saver import CheckpointSaver, Restored
+    from sparktrain.training.checkpoint.restored import Restored
+    from sparktrain.training.checkpoint.saver import CheckpointSaver
     from sparktrain.training.context import TrainContext
     from sparktrain.training.current_context import context, report
     from sparktrain.training.data.stream.stream_data import StreamData
@@ -206,7 +207,7 @@ _HOMES = {
     "Notice": "sparktrain.driver.tracking.notice",
     "MemoryCheckpoints": "sparktrain.training.checkpoint.memory_checkpoints",
     "CheckpointSaver": "sparktrain.training.checkpoint.saver",
-    "Restored": "sparktrain.training.checkpoint.saver",
+    "Restored": "sparktrain.training.checkpoint.restored",
     "TrainContext": "sparktrain.training.context",
     "StreamData": "sparktrain.training.data.stream.stream_data",
     "TrainingData": "sparktrain.training.data.training_data",

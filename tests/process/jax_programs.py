@@ -129,3 +129,46 @@ def stop_together(folder: str, ctx: Any) -> dict[str, float]:
             time.sleep(0.03)  # the work of a step: rules judge the reports of longer ones
     Path(folder, f"stopped-{ctx.rank}").write_text(str(step))
     return {"loss": float(step)}
+
+
+def split_weights(mesh: Mesh) -> Any:
+    """The first weights, in parts on the devices of `mesh`, and a number that all have."""
+    places = {"first": PartitionSpec(None, "model"), "second": PartitionSpec("model"), "rate": PartitionSpec()}
+    values = {**first_weights(), "rate": jnp.float32(0.1)}
+    shardings = {name: NamedSharding(mesh, place) for name, place in places.items()}
+    return {name: jax.device_put(np.asarray(value), shardings[name]) for name, value in values.items()}
+
+
+def with_values(array: Any, stored: Any) -> Any:
+    """An array laid out as `array`: each device reads its own part of `stored`."""
+    return jax.make_array_from_callback(array.shape, array.sharding, lambda index: stored[index])
+
+
+def train_split(folder: str, kill_at: int, ctx: Any) -> dict[str, float]:
+    """Train weights that the members hold in parts, saved by name each third step; rank 1 of the first generation is
+    killed in a step."""
+    weights = split_weights(Mesh(np.array(jax.devices()), ("model",)))
+    restored = ctx.checkpoint.restore()
+    if restored is not None:
+        weights = jax.tree.map(with_values, weights, restored["weights"])
+    x, y = rows()
+
+    @jax.jit
+    def trained(weights: Any) -> Any:
+        loss, gradients = jax.value_and_grad(loss_of)(weights, x, y)
+        return {name: weight - weights["rate"] * gradients[name] for name, weight in weights.items()}, loss
+
+    start = restored.step if restored is not None else 0
+    for step in range(start + 1, STEPS + 1):
+        weights, loss = trained(weights)
+        if step == kill_at and ctx.rank == 1 and ctx.generation == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        jax.block_until_ready(weights)
+        if step % 3 == 0:
+            ctx.checkpoint.save(step, weights=weights, name="split", rows=x[:2])
+            ctx.checkpoint.wait(60)
+    whole = {name: multihost_utils.process_allgather(weights[name], tiled=True) for name in ("first", "second")}
+    if ctx.rank == 0:
+        np.savez(Path(folder, f"size-{ctx.size}.npz"), **whole)
+    part = weights["first"].addressable_shards[0].data.size / weights["first"].size
+    return {"loss": float(loss) if start < STEPS else 0.0, "part": part, "from": float(start)}

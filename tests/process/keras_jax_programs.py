@@ -244,8 +244,6 @@ def loop_split(ctx: Any) -> dict[str, float]:
     restored = ctx.checkpoint.restore(model)
     first = restored.step if restored is not None else 0
     losses = [float(restored["loss"])] if restored is not None else []
-    refusal = _refusal(lambda: ctx.checkpoint.save(first + 1, kernel=model.layers[0].kernel.value))
-    assert "other members hold parts of it" in refusal or (ctx.rank and "only rank 0 saves" in refusal), refusal
     for step in range(first, 4):
         losses.append(float(model.train_on_batch(x[:BATCH], y[:BATCH])[0]))
         ctx.checkpoint.save(step + 1, model, loss=losses[-1])

@@ -19,6 +19,9 @@ EQUAL = 1e-6
 
 PROGRAMS = {"jax": "tests.process.jax_programs", "torch": "tests.torch.ddp_programs"}
 """By backend; imported where a test runs them."""
+FOUR_READERS = pytest.param(
+    4, marks=pytest.mark.all(case="four members read arrays that two have saved", covered_by="one process reads them")
+)
 of_jax = pytest.mark.parametrize("backend", ["jax"], indirect=True, scope="module")
 
 
@@ -104,3 +107,30 @@ def test_members_that_call_different_collectives_are_named_with_their_calls(run:
 
 def test_the_collectives_carry_each_kind_of_number(run: Any) -> None:
     assert run("carry").metrics == {"ranks": 2}
+
+
+@pytest.mark.parametrize("readers", [1, FOUR_READERS])
+@of_jax
+def test_arrays_in_parts_are_saved_by_all_members_and_read_by_any_number(
+    pool: st.Pool, tmp_path: Path, readers: int
+) -> None:
+    place: Any = {"backend": "jax", "dir": str(tmp_path / "runs"), "progress": False}
+    swept = pool.sweep(
+        jax_programs.train_split, {"folder": [str(tmp_path)], "kill_at": [8]}, metric="loss", mode="min",
+        workers_per_trial=2, name="split", **place,
+    )  # fmt: skip
+    [trial] = swept.trials
+    assert [restart.rank for restart in trial.restarts] == [1]
+    assert (trial.metrics["from"], trial.metrics["part"]) == (6, 0.5)
+    alone = jax_programs.train_alone()
+    assert trial.metrics["loss"] == pytest.approx(alone["loss"], rel=0, abs=EQUAL)
+    trained = np.load(tmp_path / "size-2.npz")
+    for name in ("first", "second"):
+        np.testing.assert_allclose(trained[name], alone[name], rtol=0, atol=EQUAL)
+
+    spark = st.local(slots=readers)
+    refitted = st.refit(swept, {"kill_at": 0}, workers=readers, name="refitted", spark=spark, **place)
+    assert (refitted.metrics["from"], refitted.metrics["part"]) == (12, 1 / readers)
+    read = np.load(tmp_path / f"size-{readers}.npz")
+    for name in ("first", "second"):
+        np.testing.assert_array_equal(read[name], trained[name])

@@ -2,31 +2,51 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sparktrain.training.checkpoint.tensor_files import Array, numeric
+from sparktrain.training.checkpoint.member_slices import MemberSlices
+from sparktrain.training.checkpoint.tensor_files import numeric
 from sparktrain.training.frameworks.imported import split_arrays
 
+EXTRA = "extra/"
+"""Starts the names of arrays among the tensors of a state."""
 Path = list[str | int]
 """Keys and indices that lead to an array."""
 
 
-def pack(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[Path, Array]]]:
+def pack(values: Mapping[str, Any], *, splits: bool = False) -> tuple[dict[str, Any], list[tuple[Path, Any]]]:
     """`values` as JSON values, with null in place of each array, and copies of the arrays with their paths.
 
     An array is anything that numpy can read as one: numpy's arrays and scalars, tensors, variables. An array that owns
-    its memory and is read-only is not copied. Raises TypeError for anything else than these and JSON values, and for
-    keys that are not strings.
+    its memory and is read-only is not copied, nor one that members hold in parts, which only a save of all `splits`.
+    Raises TypeError for anything else than these and JSON values, and for keys that are not strings.
     """
-    arrays: list[tuple[Path, Array]] = []
-    packed = {name: _packed(value, [name], arrays) for name, value in values.items()}
+    arrays: list[tuple[Path, Any]] = []
+    packed = {name: _packed(value, [name], arrays, splits) for name, value in values.items()}
     return packed, arrays
 
 
-def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict[str, Any]:
+def has_split(value: Any) -> bool:
+    """Whether there is an array in `value` that members hold in parts."""
+    if isinstance(value, dict | list | tuple):
+        return any(map(has_split, value.values() if isinstance(value, dict) else value))
+    return split_arrays(value) is not None
+
+
+def captured_arrays(arrays: Sequence[Any], member_slices: MemberSlices) -> None:
+    """Add what a member writes of `arrays`, in the order of `pack`: its slices, and on rank 0 all that is not split."""
+    for number, array in enumerate(arrays):
+        name = f"{EXTRA}{number}"
+        if (holder := split_arrays(array)) is not None:
+            member_slices.add(name, array.shape, holder.dtype_name(array), holder.own_slices(array))
+        elif not member_slices.rank:
+            member_slices.arrays[name] = array
+
+
+def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
     """Restore the values in place; tuples have become lists, and numpy's scalars arrays without dimensions."""
     for path, array in arrays:
         place: Any = packed
@@ -36,8 +56,11 @@ def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Array]]) -> dict
     return packed
 
 
-def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
+def _packed(value: Any, path: Path, arrays: list[tuple[Path, Any]], splits: bool) -> Any:
     if split_arrays(value) is not None:
+        if splits:
+            arrays.append((path, value))
+            return None
         raise TypeError(
             f"{_named(path)} is a {type(value).__name__}, and other members hold parts of it: save the model that "
             "has it, or gather it first, on every member, by full_tensor() of PyTorch, or by "
@@ -50,9 +73,9 @@ def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]]) -> Any:
         arrays.append((path, array))
         return None
     if isinstance(value, dict):
-        return {_key(key, path): _packed(child, [*path, key], arrays) for key, child in value.items()}
+        return {_key(key, path): _packed(child, [*path, key], arrays, splits) for key, child in value.items()}
     if isinstance(value, list | tuple):
-        return [_packed(child, [*path, index], arrays) for index, child in enumerate(value)]
+        return [_packed(child, [*path, index], arrays, splits) for index, child in enumerate(value)]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(

@@ -30,10 +30,10 @@ from sparktrain.rundir.folder_checksum import folder_checksum
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.extras import pack
+from sparktrain.training.checkpoint.extras import EXTRA, pack
 from sparktrain.training.checkpoint.held_parts import HeldParts
 from sparktrain.training.checkpoint.process_generators import generators
-from sparktrain.training.checkpoint.saver import EXTRA, State, capture, state_module
+from sparktrain.training.checkpoint.saver import State, capture, state_module
 from sparktrain.training.checkpoint.tensor_files import ONE_FILE, Array
 from sparktrain.training.notices import notice
 

@@ -35,8 +35,10 @@ from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.extras import pack, unpack
+from sparktrain.training.checkpoint.extras import captured_arrays, has_split, pack
+from sparktrain.training.checkpoint.member_slices import MemberSlices
 from sparktrain.training.checkpoint.process_generators import OWN, assign_generators, assign_packed, generators
+from sparktrain.training.checkpoint.restored import Restored, restored_of
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
@@ -57,7 +59,6 @@ MOVE_S = 10.0
 QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
-EXTRA = "extra/"
 ALIKE = "alike"
 """The key, in the document of a state, of whether all members draw the same random numbers."""
 _DRAWING = "drawing_members"
@@ -92,23 +93,6 @@ class State:
     retention: Retention = field(default_factory=Retention)
 
 
-@dataclass(frozen=True)
-class Restored:
-    """The position of a checkpoint, and what was saved with it. `restored["name"]` is `restored.extra["name"]`."""
-
-    step: int
-    epoch: int | None
-    batch: int | None
-    """Finished batches of `epoch`."""
-    extra: Mapping[str, Any]
-    """Arrays as numpy arrays, everything else as JSON returns it: tuples are lists."""
-    members: int = 0
-    """Number of members that have statistics and metrics of their own in it."""
-
-    def __getitem__(self, name: str) -> Any:
-        return self.extra[name]
-
-
 def capture(
     model: Any,
     step: int,
@@ -127,10 +111,10 @@ def capture(
     The state has all that its framework saves of them (see `Framework.state`), the states of Python's and NumPy's
     global generators, the position in the data, and `extra`. `spare` are tensors of a state that is no longer needed:
     the copy reuses their memory where it fits. `members` are the arrays that each member has of its own, by rank.
-    With a `rank`, of a model that members hold in parts, the state has the slices that this member alone writes; those
-    of rank 0 come with everything that is not split. With `retained` the arrays may be memory of the training, which
-    continued training leaves as it is until the state's `retention` ends. Blocks for the copy. Raises UserError for a
-    model that is not built, TypeError for what cannot be saved.
+    With a `rank`, of a model or arrays that members hold in parts, the state has the slices that this member alone
+    writes; those of rank 0 come with everything that is not split. With `retained` the arrays may be memory of the
+    training, which continued training leaves as it is until the state's `retention` ends. Blocks for the copy. Raises
+    UserError for a model that is not built, TypeError for what cannot be saved.
     """
     tensors: dict[str, Array] = {}
     entries: dict[str, Any] = {}
@@ -139,11 +123,16 @@ def capture(
     saved_parts = parts_of(model, parts)
     of_framework = [{name: array for name, array in member.items() if name != OWN} for member in members]
     own_states = of_framework if any(of_framework) else []
+    packed, arrays = pack(extra or {}, splits=rank is not None)
+    member_slices = MemberSlices(rank or 0, spare or {})
+    captured_arrays([array for _, array in arrays], member_slices)
     if rank is not None:
-        entries, tensors, slices = state_module(saved_parts, _CALL).captured_part(saved_parts, spare or {}, rank)
-        part = StatePart(rank, tuple(slices))
+        slices: Sequence[TensorSlice] = ()
+        if saved_parts:
+            entries, tensors, slices = state_module(saved_parts, _CALL).captured_part(saved_parts, spare or {}, rank)
+        part = StatePart(rank, (*slices, *member_slices.slices))
         if rank:
-            return State(step, tensors, {}, part)
+            return State(step, tensors | member_slices.arrays, {}, part)
     elif saved_parts:
         module = state_module(saved_parts, _CALL)
         if retained:
@@ -151,8 +140,6 @@ def capture(
         else:
             entries, tensors = module.captured(saved_parts, spare or {})
         tensors = module.with_members(tensors, own_states)
-    packed, arrays = pack(extra or {})
-    tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     drawn = {f"{MEMBER}{rank}/{OWN}": member[OWN] for rank, member in enumerate(members) if OWN in member}
     document = {
         "version": VERSION,
@@ -166,13 +153,13 @@ def capture(
         "members": len(own_states),
         _DRAWING: len(drawn),
     }
-    return State(step, tensors | drawn, document, part, retention)
+    return State(step, tensors | member_slices.arrays | drawn, document, part, retention)
 
 
 def peek(folder: Path) -> Restored:
     """As `CheckpointSaver.peek`, for the checkpoint in `folder`."""
     with TensorFiles(folder) as files:
-        return _restored(files, _document(files))
+        return restored_of(files, _document(files))
 
 
 def restore(
@@ -198,7 +185,7 @@ def restore(
             assign_packed(files.read(f"{MEMBER}{rank}/{OWN}"))
         elif alike or rank == tensor_files.source_rank(document):
             assign_generators(document["generators"])
-        return _restored(files, document)
+        return restored_of(files, document)
 
 
 def parts_of(model: Any, others: Sequence[Any]) -> tuple[Any, ...]:
@@ -223,12 +210,6 @@ def is_split(parts: Sequence[Any]) -> bool:
     Raises TypeError for parts without a state.
     """
     return bool(parts) and bool(state_module(parts, _CALL).is_split(parts))
-
-
-def _restored(files: TensorFiles, document: dict[str, Any]) -> Restored:
-    arrays = [files.read(f"{EXTRA}{number}") for number in range(len(document["arrays"]))]
-    extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
-    return Restored(document["step"], document["epoch"], document["batch"], extra, document.get("members", 0))
 
 
 def _document(files: TensorFiles) -> dict[str, Any]:
@@ -315,9 +296,10 @@ class CheckpointSaver:
     ) -> None:
         """Checkpoint the state after `step` finished steps. Only rank 0 may call it, in any thread, between two steps.
 
-        Where members hold parts of `model`, as with `keras.distribution.ModelParallel` or `fully_shard` of PyTorch,
-        every member calls it, after the same steps: each writes what it has, and one that does not call it leaves the
-        others without the checkpoint.
+        Where members hold parts of `model`, as with `keras.distribution.ModelParallel` or `fully_shard` of PyTorch, or
+        of arrays in `extra`, such as those of JAX on a mesh of all members, every member calls it, with the same names,
+        after the same steps: each writes what it has, and one that does not call it leaves the others without the
+        checkpoint.
         All other arguments are those of rank 0 then.
 
         Blocks while it copies the state to host memory (see `capture`); a thread writes the copy. When the save before
@@ -360,7 +342,8 @@ class CheckpointSaver:
 
     def _save(self, step: int, model: Any, retention: tuple[int, float | None], facts: dict[str, Any]) -> None:
         """`retention` and `facts` are for `Snapshot` and for `capture`."""
-        split = self._size > 1 and is_split(parts_of(model, facts.get("parts", ())))
+        parts = parts_of(model, facts.get("parts", ()))
+        split = self._size > 1 and (has_split(facts.get("extra") or {}) or is_split(parts))
         self._may_save(step, split)
         with self._saving:
             count = passed_count(step, _CALL, "step")

@@ -46,6 +46,7 @@ class Framework(ABC):
 
     and for those alone
 
+    * `dtype_name(value)`: the name of its dtype, as NumPy has it, or `ml_dtypes`;
     * `joined(value)`: an array of the host. All members call it, with the same array, and it blocks until they do;
     * `own_slices(value)`: pieces in host memory, each with its `Bounds`. Each element is in a piece of exactly one
       member. A piece may be memory that training changes;

@@ -15,6 +15,11 @@ def is_split(value: Any) -> bool:
     return isinstance(value, jax.Array) and not value.is_fully_addressable and not value.is_fully_replicated
 
 
+def dtype_name(value: Any) -> str:
+    """The name of the dtype of `value`, as NumPy has it."""
+    return str(value.dtype.name)
+
+
 def joined(value: Any) -> Any:
     """`value` as an array of the host. All members call it in the same order; blocks until they do."""
     return multihost_utils.process_allgather(value, tiled=True)

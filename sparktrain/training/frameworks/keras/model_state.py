@@ -12,16 +12,15 @@ import numpy as np
 
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.errors import UserError
+from sparktrain.training.checkpoint.member_slices import MemberSlices, copied
 from sparktrain.training.checkpoint.tensor_files import (
     MEMBER,
     MEMBER_BYTES,
-    SHARD_BYTES,
     Array,
     TensorFiles,
-    as_plain,
     source_rank,
 )
-from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice, cut, within
+from sparktrain.training.checkpoint.tensor_slices import Index, TensorSlice
 from sparktrain.training.frameworks.imported import split_arrays
 from sparktrain.training.frameworks.keras.keras_framework import backend_in_use
 
@@ -72,14 +71,7 @@ def value(variable: Any, spare: Array | None = None) -> Array:
 
     Allocating new memory may take ten times as long as the copy.
     """
-    return _copied(view(variable), spare)
-
-
-def _copied(content: Array, spare: Array | None) -> Array:
-    if spare is None or (spare.dtype, spare.shape) != (content.dtype, content.shape):
-        return np.array(content, order="C")
-    np.copyto(spare, content)
-    return spare
+    return copied(view(variable), spare)
 
 
 def view(variable: Any) -> Array:
@@ -132,23 +124,15 @@ def part_of(
 
     Its own slices of those that members hold in parts; rank 0 writes the others. No member copies one that is split.
     """
-    copies: dict[str, Array] = {}
-    slices: list[TensorSlice] = []
+    member_slices = MemberSlices(rank, spare)
     for name, variable in variables.items():
         arrays = split_arrays(variable.value)
-        if arrays is None:
-            if not rank:
-                copies[name] = value(variable, spare.get(name))
-            continue
-        shape = tuple(variable.shape)
-        for outer, piece in arrays.own_slices(variable.value):
-            for start, stop in cut(outer, piece.dtype.itemsize, SHARD_BYTES):
-                key = f"{name}@{rank}.{len(slices)}"
-                content = as_plain(piece[within((start, stop), outer[0])])
-                copies[key] = _copied(content, spare.get(key))
-                dtype = piece.dtype.name
-                slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=shape, start=start, stop=stop))
-    return copies, slices
+        if arrays is not None:
+            pieces = arrays.own_slices(variable.value)
+            member_slices.add(name, variable.shape, arrays.dtype_name(variable.value), pieces)
+        elif not rank:
+            member_slices.arrays[name] = value(variable, spare.get(name))
+    return member_slices.arrays, member_slices.slices
 
 
 def member_variables(model: Any) -> dict[str, Any]:

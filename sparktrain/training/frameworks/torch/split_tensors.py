@@ -28,6 +28,11 @@ def is_distributed(value: Any) -> bool:
     return module is not None and isinstance(value, module.DTensor)
 
 
+def dtype_name(value: Any) -> str:
+    """The name of the dtype of `value`."""
+    return str(value.dtype).removeprefix("torch.")
+
+
 def joined(value: Any) -> Array:
     """`value` as an array of the host. All members call it in the same order; blocks until they do."""
     return as_numpy(value.full_tensor())

@@ -1,0 +1,72 @@
+"""What a checkpoint gives back: the position, and what was saved by name; no process needs to hold all of an array."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sparktrain.training.checkpoint.extras import EXTRA, unpack
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+
+
+class StoredArray:
+    """An array in a checkpoint, to which each member has saved its part. It reads what is asked of it from local files.
+
+    An index of slices reads their elements alone, as `jax.make_array_from_callback` asks for them on each member:
+    `lambda index: restored["weights"][index]`. Any other index, and `numpy.asarray`, read all of it. Each read blocks
+    on the local disk, and raises CheckpointError when the files cannot be read. Any thread may read.
+    """
+
+    def __init__(self, files: TensorFiles, name: str) -> None:
+        self._files = files
+        self._name = name
+        self.shape = files.shape(name)
+        """Of the whole array."""
+
+    def __getitem__(self, index: Any) -> Array:
+        parts = index if isinstance(index, tuple) else (index,)
+        is_plain = all(isinstance(part, slice) and part.step in (None, 1) for part in parts)
+        if len(parts) > len(self.shape) or not is_plain:
+            content: Array = np.asarray(self)[index]
+            return content
+        trailing = (slice(None),) * (len(self.shape) - len(parts))
+        return self._files.read_slice(self._name, (*parts, *trailing))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        content = self._files.read(self._name)
+        return content if dtype is None else content.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of shape {self.shape}>"
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The position of a checkpoint, and what was saved with it. `restored["name"]` is `restored.extra["name"]`."""
+
+    step: int
+    epoch: int | None
+    batch: int | None
+    """Finished batches of `epoch`."""
+    extra: Mapping[str, Any]
+    """Arrays as numpy arrays, those that members held in parts as `StoredArray`. All else is as JSON returns it: tuples
+    are lists."""
+    members: int = 0
+    """Number of members that have statistics and metrics of their own in it."""
+
+    def __getitem__(self, name: str) -> Any:
+        return self.extra[name]
+
+
+def restored_of(files: TensorFiles, document: dict[str, Any]) -> Restored:
+    """What `files` with this `document` have for the user. Blocks on the disk; raises CheckpointError."""
+    arrays = [_array(files, f"{EXTRA}{number}") for number in range(len(document["arrays"]))]
+    extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
+    return Restored(document["step"], document["epoch"], document["batch"], extra, document.get("members", 0))
+
+
+def _array(files: TensorFiles, name: str) -> Array | StoredArray:
+    if not files.is_in_slices(name):
+        return files.read(name)
+    return StoredArray(TensorFiles(files.folder), name)  # with files of its own, open as long as the array lives
