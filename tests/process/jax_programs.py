@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -114,21 +113,6 @@ def lose_quick_steps(ctx: Any) -> dict[str, float]:
                 os.kill(os.getpid(), signal.SIGKILL)
             memory.step(step)
     return {"total": total}
-
-
-def stop_together(folder: str, ctx: Any) -> dict[str, float]:
-    """Rank 0 reports a loss that a rule stops; each member notes the step after which it sees that it should stop."""
-    with ctx.memory_checkpoints() as memory:
-        for step in range(1, 10_000):
-            ctx.allreduce(np.ones(1))
-            if ctx.rank == 0:
-                ctx.report(step, loss=float(step))
-            memory.step(step)
-            if ctx.should_stop():
-                break
-            time.sleep(0.03)  # the work of a step: rules judge the reports of longer ones
-    Path(folder, f"stopped-{ctx.rank}").write_text(str(step))
-    return {"loss": float(step)}
 
 
 def split_weights(mesh: Mesh) -> Any:

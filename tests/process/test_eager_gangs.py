@@ -64,13 +64,23 @@ def test_a_program_for_several_processes_trains_what_one_process_trains(run: Any
             np.testing.assert_allclose(weights[name], alone[name], rtol=0, atol=EQUAL)
 
 
-@of_jax
-def test_the_members_of_a_loop_stop_after_the_same_step(pool: st.Pool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "status"),
+    [
+        pytest.param({"stopper": st.Threshold(upper=7.5)}, "pruned", id="rule"),
+        pytest.param({"budget": "4s"}, "succeeded", id="whole sweep"),
+    ],
+)
+def test_the_members_of_a_loop_stop_after_the_same_step(
+    pool: st.Pool, backend: str, tmp_path: Path, options: dict[str, Any], status: str
+) -> None:
+    programs = import_module(PROGRAMS[backend])
+    loop = partial(eager_gangs.stop_together, programs.GangArrays())
     result = pool.sweep(
-        jax_programs.stop_together, {"folder": [str(tmp_path)]}, metric="loss", mode="min", workers_per_trial=2,
-        backend="jax", stopper=st.Threshold(upper=7.5), dir=str(tmp_path / "runs"), progress=False,
+        loop, {"folder": [str(tmp_path)]}, metric="loss", mode="min", workers_per_trial=2, backend=backend,
+        dir=str(tmp_path / "runs"), progress=False, **options,
     )  # fmt: skip
-    assert [trial.status for trial in result.trials] == ["pruned"], result.trials[0].error
+    assert [trial.status for trial in result.trials] == [status], result.trials[0].error
     [step, other_step] = [int((tmp_path / f"stopped-{rank}").read_text()) for rank in range(2)]
     assert 8 <= step == other_step < 200
 

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import time
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -105,3 +107,18 @@ def carry(arrays: Arrays, ctx: Any) -> dict[str, float]:
     assert many.shape == (3_000_000,)
     assert (many == 1.5).all()
     return {"ranks": ctx.size}
+
+
+def stop_together(arrays: Arrays, folder: str, ctx: Any) -> dict[str, float]:
+    """Rank 0 reports a growing loss; each member notes the step after which it sees that it should stop."""
+    with ctx.memory_checkpoints() as memory:
+        for step in range(1, 10_000):
+            ctx.allreduce(arrays.own([1]))
+            if ctx.rank == 0:
+                ctx.report(step, loss=float(step))
+            memory.step(step)
+            if ctx.should_stop():
+                break
+            time.sleep(0.03)  # the work of a step: rules judge the reports of longer ones
+    Path(folder, f"stopped-{ctx.rank}").write_text(str(step))
+    return {"loss": float(step)}
