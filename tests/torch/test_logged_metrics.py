@@ -1,5 +1,6 @@
 """Metrics that a library logs in pieces: one report for each step, and none twice."""
 
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,6 +80,32 @@ def test_a_folder_of_files_is_restored(tmp_path: Path) -> None:
     assert restored == files
 
 
+def test_no_file_of_a_folder_is_in_memory_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "saved").mkdir()
+    path = tmp_path / "saved" / "weights.bin"
+    size = 10 * 2**24 + 3
+    with path.open("wb") as file:
+        file.truncate(size)
+        file.seek(size - 9)
+        file.write(b"weights 1")
+    tracemalloc.start()
+    try:
+        with trial(tmp_path / "trial") as ctx:
+            save_folder(7, tmp_path / "saved")
+            path.write_bytes(b"of the next step")
+            ctx.checkpoint.wait()
+        with trial(tmp_path / "trial"):
+            folder = Path(restored_folder() or "")
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (folder / "weights.bin").stat().st_size == size
+    with (folder / "weights.bin").open("rb") as file:
+        file.seek(size - 9)
+        assert file.read() == b"weights 1"
+    assert peak_bytes < 2 * 2**24
+
+
 def test_a_checkpoint_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with trial(tmp_path) as ctx:
         ctx.checkpoint.save(3, weight=1.0)
@@ -89,7 +116,7 @@ def test_a_checkpoint_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["../beside.bin", "parts/../../beside.bin", "/sparktrain-beside.bin"])
 def test_a_file_outside_of_the_folder_is_refused(name: str, tmp_path: Path) -> None:
     with trial(tmp_path) as ctx:
-        ctx.checkpoint.save(3, files={"model.bin": np.zeros(1, np.uint8), name: np.zeros(1, np.uint8)})
+        ctx.checkpoint.save(3, files={"model.bin": [np.zeros(1, np.uint8)], name: [np.zeros(1, np.uint8)]})
     with trial(tmp_path), pytest.raises(CheckpointError, match="which is not in its folder"):
         restored_folder()
     assert not [*tmp_path.rglob("beside.bin")]

@@ -47,6 +47,30 @@ sparktrain.report(
     drops=int(arguments.dataloader_drop_last), pins=int(arguments.dataloader_pin_memory),
 )
 """
+FOLDERS = """
+from pathlib import Path
+
+import sparktrain
+import torch.distributed as dist
+from sparktrain.torch.checkpoint_folder import restored_folder, save_folder
+
+def content(rank):
+    return b"0123456789abcdef" * 2**rank * 2**20 + bytes([rank])
+
+dist.init_process_group("gloo")
+ctx = sparktrain.context()
+folder = restored_folder()
+if folder is None:
+    Path("saved").mkdir()
+    Path("saved", f"rank-{ctx.rank}.bin").write_bytes(content(ctx.rank))
+    save_folder(1, "saved")
+    if ctx.trial == 0:
+        dist.barrier()  # the chief is killed once its checkpoint is in the store
+else:
+    are_equal = [Path(folder, f"rank-{rank}.bin").read_bytes() == content(rank) for rank in range(2)]
+    sparktrain.report(equal=sum(are_equal))
+dist.destroy_process_group()
+"""
 each_case = pytest.mark.parametrize("case", CASES)
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -133,3 +157,12 @@ def test_the_parser_of_transformers_gets_options_of_its_own_classes(
     refused = st.sweep(script, {"unknown": [1, 2]}, spark=st.local(slots=1), name="refused", **run)
     assert "a first trial failed" in str(refused.reason)
     assert "--unknown" in str(refused.reason)
+
+
+def test_a_folder_has_the_files_that_only_other_members_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folders.py").write_text(FOLDERS)
+    script = st.script(Path(__file__).with_name("killed_script.py"), "1", str(tmp_path / "folders.py"))
+    result = launched(script, [0.1])
+    assert result.trials[0].error is None
+    assert result.trials[0].metrics == {"equal": 2.0}

@@ -17,12 +17,17 @@ Path = list[str | int]
 """Keys and indices that lead to an array."""
 
 
+class FileContent(np.memmap[Any, Any]):
+    """The content of a file that nothing changes, mapped for reading: it is saved without a copy in memory."""
+
+
 def pack(values: Mapping[str, Any], *, splits: bool = False) -> tuple[dict[str, Any], list[tuple[Path, Any]]]:
     """`values` as JSON values, with null in place of each array, and copies of the arrays with their paths.
 
     An array is anything that numpy can read as one: numpy's arrays and scalars, tensors, variables. An array that owns
-    its memory and is read-only is not copied, nor one that members hold in parts, which only a save of all `splits`.
-    Raises TypeError for anything else than these and JSON values, and for keys that are not strings.
+    its memory and is read-only is not copied, nor a `FileContent`, nor one that members hold in parts, which only a
+    save of all `splits`. Raises TypeError for anything else than these and JSON values, and for keys that
+    are not strings.
     """
     arrays: list[tuple[Path, Any]] = []
     packed = {name: _packed(value, [name], arrays, splits) for name, value in values.items()}
@@ -86,7 +91,12 @@ def _packed(value: Any, path: Path, arrays: list[tuple[Path, Any]], splits: bool
 
 def _constant(value: Any) -> bool:
     flags = value.flags if isinstance(value, np.ndarray) else None
-    return flags is not None and flags.owndata and flags.c_contiguous and not flags.writeable
+    return (
+        flags is not None
+        and (flags.owndata or isinstance(value, FileContent))
+        and flags.c_contiguous
+        and not flags.writeable
+    )
 
 
 def _key(key: Any, path: Path) -> str:

@@ -68,5 +68,5 @@ def restored_of(files: TensorFiles, document: dict[str, Any]) -> Restored:
 
 def _array(files: TensorFiles, name: str) -> Array | StoredArray:
     if not files.is_in_slices(name):
-        return files.read(name)
+        return np.asarray(files.view(name))  # all of them may not fit in memory, as the files of a folder
     return StoredArray(TensorFiles(files.folder), name)  # with files of its own, open as long as the array lives
