@@ -2,53 +2,50 @@
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from sparktrain.training.checkpoint.member_slices import MemberSlices
-from sparktrain.training.checkpoint.tensor_files import numeric
+from sparktrain.training.checkpoint.tensor_files import Array, numeric
 from sparktrain.training.frameworks.imported import split_arrays
 
 EXTRA = "extra/"
 """Starts the names of arrays among the tensors of a state."""
 Path = list[str | int]
 """Keys and indices that lead to an array."""
+_ROOT: Path = []
 
 
 class FileContent(np.memmap[Any, Any]):
     """The content of a file that nothing changes, mapped for reading: it is saved without a copy in memory."""
 
 
-def pack(values: Mapping[str, Any], *, splits: bool = False) -> tuple[dict[str, Any], list[tuple[Path, Any]]]:
+def pack(values: Mapping[str, Any], *, splits: bool = False) -> tuple[dict[str, Any], list[tuple[Path, Array]]]:
     """`values` as JSON values, with null in place of each array, and copies of the arrays with their paths.
 
     An array is anything that numpy can read as one: numpy's arrays and scalars, tensors, variables. An array that owns
-    its memory and is read-only is not copied, nor a `FileContent`, nor one that members hold in parts, which only a
-    save of all `splits`. Raises TypeError for anything else than these and JSON values, and for keys that
-    are not strings.
+    its memory and is read-only is not copied, nor a `FileContent`. Arrays that members hold in parts raise TypeError,
+    or with `splits` are left out: see `split_arrays_in`. Raises TypeError for anything else than these and JSON values,
+    and for keys that are not strings.
     """
-    arrays: list[tuple[Path, Any]] = []
+    arrays: list[tuple[Path, Array]] = []
     packed = {name: _packed(value, [name], arrays, splits) for name, value in values.items()}
     return packed, arrays
 
 
-def has_split(value: Any) -> bool:
-    """Whether there is an array in `value` that members hold in parts."""
+def split_arrays_in(value: Any, path: Path = _ROOT) -> Iterator[tuple[Path, Any]]:
+    """The arrays in `value`, a dict or list, that members hold in parts, with their paths."""
     if isinstance(value, dict | list | tuple):
-        return any(map(has_split, value.values() if isinstance(value, dict) else value))
-    return split_arrays(value) is not None
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from split_arrays_in(child, [*path, key])
+    elif split_arrays(value) is not None:
+        yield path, value
 
 
-def captured_arrays(arrays: Sequence[Any], member_slices: MemberSlices) -> None:
-    """Add what a member writes of `arrays`, in the order of `pack`: its slices, and on rank 0 all that is not split."""
-    for number, array in enumerate(arrays):
-        name = f"{EXTRA}{number}"
-        if (holder := split_arrays(array)) is not None:
-            member_slices.add(name, array.shape, holder.dtype_name(array), holder.own_slices(array))
-        elif not member_slices.rank:
-            member_slices.arrays[name] = array
+def split_name(path: Sequence[str | int]) -> str:
+    """The name, among the tensors of a state, of an array that members hold in parts: equal on all of them."""
+    return f"{EXTRA}{json.dumps(path)}"
 
 
 def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
@@ -61,10 +58,9 @@ def unpack(packed: dict[str, Any], arrays: Iterable[tuple[Path, Any]]) -> dict[s
     return packed
 
 
-def _packed(value: Any, path: Path, arrays: list[tuple[Path, Any]], splits: bool) -> Any:
+def _packed(value: Any, path: Path, arrays: list[tuple[Path, Array]], splits: bool) -> Any:
     if split_arrays(value) is not None:
         if splits:
-            arrays.append((path, value))
             return None
         raise TypeError(
             f"{_named(path)} is a {type(value).__name__}, and other members hold parts of it: save the model that "

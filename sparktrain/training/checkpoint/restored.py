@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from sparktrain.training.checkpoint.extras import EXTRA, unpack
+from sparktrain.training.checkpoint.extras import EXTRA, split_name, unpack
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles
+
+SPLIT = "split"
+"""The key, in the document of a state, of the paths of arrays that members hold in parts."""
 
 
 class StoredArray:
@@ -61,12 +64,10 @@ class Restored:
 
 def restored_of(files: TensorFiles, document: dict[str, Any]) -> Restored:
     """What `files` with this `document` have for the user. Blocks on the disk; raises CheckpointError."""
-    arrays = [_array(files, f"{EXTRA}{number}") for number in range(len(document["arrays"]))]
-    extra = unpack(document["extra"], zip(document["arrays"], arrays, strict=True))
+    # Views: all of them may not fit in memory, as the files of a folder.
+    arrays = [(path, np.asarray(files.view(f"{EXTRA}{number}"))) for number, path in enumerate(document["arrays"])]
+    paths = document.get(SPLIT, ())
+    lasting_files = TensorFiles(files.folder) if paths else files  # open as long as one of the arrays lives
+    split_arrays = [(path, StoredArray(lasting_files, split_name(path))) for path in paths]
+    extra = unpack(document["extra"], [*arrays, *split_arrays])
     return Restored(document["step"], document["epoch"], document["batch"], extra, document.get("members", 0))
-
-
-def _array(files: TensorFiles, name: str) -> Array | StoredArray:
-    if not files.is_in_slices(name):
-        return np.asarray(files.view(name))  # all of them may not fit in memory, as the files of a folder
-    return StoredArray(TensorFiles(files.folder), name)  # with files of its own, open as long as the array lives

@@ -35,15 +35,15 @@ from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.extras import captured_arrays, has_split, pack
+from sparktrain.training.checkpoint.extras import EXTRA, pack, split_arrays_in, split_name
 from sparktrain.training.checkpoint.member_slices import MemberSlices
 from sparktrain.training.checkpoint.process_generators import OWN, assign_generators, assign_packed, generators
-from sparktrain.training.checkpoint.restored import Restored, restored_of
+from sparktrain.training.checkpoint.restored import SPLIT, Restored, restored_of
 from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.data.feed_cursors import cursor_of
-from sparktrain.training.frameworks.imported import keeper
+from sparktrain.training.frameworks.imported import keeper, split_arrays
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 
@@ -123,16 +123,17 @@ def capture(
     saved_parts = parts_of(model, parts)
     of_framework = [{name: array for name, array in member.items() if name != OWN} for member in members]
     own_states = of_framework if any(of_framework) else []
-    packed, arrays = pack(extra or {}, splits=rank is not None)
-    member_slices = MemberSlices(rank or 0, spare or {})
-    captured_arrays([array for _, array in arrays], member_slices)
     if rank is not None:
         slices: Sequence[TensorSlice] = ()
         if saved_parts:
             entries, tensors, slices = state_module(saved_parts, _CALL).captured_part(saved_parts, spare or {}, rank)
+        member_slices = MemberSlices(rank, spare or {})
+        split_paths = _add_split(extra or {}, member_slices)
+        entries = {**entries, SPLIT: split_paths}
+        tensors |= member_slices.arrays
         part = StatePart(rank, (*slices, *member_slices.slices))
         if rank:
-            return State(step, tensors | member_slices.arrays, {}, part)
+            return State(step, tensors, {}, part)
     elif saved_parts:
         module = state_module(saved_parts, _CALL)
         if retained:
@@ -140,6 +141,8 @@ def capture(
         else:
             entries, tensors = module.captured(saved_parts, spare or {})
         tensors = module.with_members(tensors, own_states)
+    packed, arrays = pack(extra or {}, splits=rank is not None)
+    tensors |= {f"{EXTRA}{number}": array for number, (_, array) in enumerate(arrays)}
     drawn = {f"{MEMBER}{rank}/{OWN}": member[OWN] for rank, member in enumerate(members) if OWN in member}
     document = {
         "version": VERSION,
@@ -153,7 +156,17 @@ def capture(
         "members": len(own_states),
         _DRAWING: len(drawn),
     }
-    return State(step, tensors | member_slices.arrays | drawn, document, part, retention)
+    return State(step, tensors | drawn, document, part, retention)
+
+
+def _add_split(extra: Mapping[str, Any], member_slices: MemberSlices) -> list[list[str | int]]:
+    """Add the slices of arrays in `extra` that members hold in parts; returns the paths of these arrays."""
+    paths = []
+    for path, array in split_arrays_in(extra):
+        arrays = split_arrays(array)
+        member_slices.add(split_name(path), array.shape, arrays.dtype_name(array), arrays.own_slices(array))
+        paths.append(path)
+    return paths
 
 
 def peek(folder: Path) -> Restored:
@@ -343,7 +356,7 @@ class CheckpointSaver:
     def _save(self, step: int, model: Any, retention: tuple[int, float | None], facts: dict[str, Any]) -> None:
         """`retention` and `facts` are for `Snapshot` and for `capture`."""
         parts = parts_of(model, facts.get("parts", ()))
-        split = self._size > 1 and (has_split(facts.get("extra") or {}) or is_split(parts))
+        split = self._size > 1 and (any(split_arrays_in(facts.get("extra") or {})) or is_split(parts))
         self._may_save(step, split)
         with self._saving:
             count = passed_count(step, _CALL, "step")

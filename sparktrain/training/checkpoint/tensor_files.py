@@ -206,10 +206,6 @@ class TensorFiles:
         slices = [entries[0] for entries in self._slices.values()]
         return sum(math.prod(entry.shape) * dtype_of(entry.dtype).itemsize for entry in slices)
 
-    def is_in_slices(self, name: str) -> bool:
-        """Whether the tensor `name` is in the slices of members."""
-        return name in self._slices
-
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of the tensor `name`."""
         with self._reading(name):
