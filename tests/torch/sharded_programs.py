@@ -1,7 +1,9 @@
 """Models of PyTorch that members hold in parts, and what they compute on any number of members."""
 
+import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 ROWS = 24
@@ -89,16 +92,30 @@ def train(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 
     return {"loss": loss, "from": done, "size": ctx.size}
 
 
+def train_with_zero(ctx: Any) -> None:
+    """Restore an optimizer that no member has whole, before a step."""
+    dist.init_process_group("gloo")
+    model = nn.Linear(2, 2)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam)
+    ctx.checkpoint.restore(model, optimizer)
+
+
 def train_with_a_guard(folder: str, steps: int, ctx: Any) -> None:
     """Save on rank 0 alone, as is right for a model that each member has whole."""
     dist.init_process_group("gloo")
     model = network()
     optimizer = optimizer_of(model)
+    ctx.checkpoint._save_timeout_s = 3.0
+    blocked_s = []
     for step in range(1, steps + 1):
         train_step(model, optimizer, step)
         if ctx.rank == 0:
-            ctx.checkpoint._save_timeout_s = 3.0
+            started_s = time.monotonic()
             ctx.checkpoint.save(step, model, optimizer)
-    if ctx.rank == 0:
-        ctx.checkpoint.wait(1.0)
+            blocked_s.append(time.monotonic() - started_s)
+            torch.save(model.state_dict(), Path(folder, f"{step}.pt"))
+            torch.save({"step": step}, Path(folder, "step.pt"))
     dist.barrier()
+    if ctx.rank == 0:
+        Path(folder, "blocked.json").write_text(json.dumps(blocked_s))
+        ctx.checkpoint.wait(1.0)

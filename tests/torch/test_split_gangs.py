@@ -1,5 +1,6 @@
 """Gangs of PyTorch with a model that members hold in parts: they resume from the parts, on any number of members."""
 
+import json
 import multiprocessing
 import os
 import re
@@ -77,12 +78,21 @@ def test_a_gang_resumes_from_the_parts_of_its_members(
 
 def test_a_save_of_rank_0_alone_is_told(pool: st.Pool, tmp_path: Path) -> None:
     with pytest.raises(
-        st.RunFailedError, match="step 2 was not checkpointed within 1 s: the store may be slow; members"
+        st.RunFailedError, match="step 5 was not checkpointed within 1 s: the store may be slow; members"
     ):
-        run(pool, tmp_path, sharded_programs.train_with_a_guard, steps=2)
+        run(pool, tmp_path, sharded_programs.train_with_a_guard, steps=5)
     log = next((tmp_path / "runs").rglob("rank-0/log.txt")).read_text()
     assert log.count("step 1 is still being checkpointed, and step 2 is due") == 1
     assert "members that hold parts of a model must all call ctx.checkpoint.save(), without `if ctx.rank == 0`" in log
+    assert log.count("torch.save() got a model that members hold in parts (DTensor), and writes the part of this") == 1
+    assert log.count("on every member, without `if rank == 0`: ctx.checkpoint.save(step, model, optimizer), or") == 1
+    blocked_s = json.loads((tmp_path / "blocked.json").read_text())
+    assert blocked_s[1] >= 3.0 > sum(blocked_s[2:]), "only one save waits for members that save nothing"
+
+
+def test_an_optimizer_of_parts_that_cannot_be_saved_is_refused_before_training(pool: st.Pool, tmp_path: Path) -> None:
+    with pytest.raises(st.RunFailedError, match=r"ZeroRedundancyOptimizer cannot be saved: .* and fully_shard"):
+        pool.run(sharded_programs.train_with_zero, workers=2, dir=str(tmp_path), name="zero", progress=False)
 
 
 def _member(rank: int, size: int, folder: str, plan: str, written: int, losses: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sparktrain.base.formatting import size
-from sparktrain.errors import CheckpointError
+from sparktrain.errors import CheckpointError, RingError
 from sparktrain.state.gangs.memory_parts import Layout, PartCopy, copies, numbered
 from sparktrain.training.checkpoint.process_generators import OWN
 from sparktrain.training.checkpoint.saver import State, StatePart, capture, is_split, state_module
@@ -37,11 +37,6 @@ class HeldParts:
         """The part of this member."""
         return self.layout[int(self.ring.rank)]
 
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        """The parts that this member keeps."""
-        return self.own, *(copy.part for copy in self._received())
-
     def captured(
         self,
         parts: Sequence[Any],
@@ -59,14 +54,24 @@ class HeldParts:
         part = StatePart(self.own, tuple(slices))
         return State(step, tensors | process.tensors, {**process.document, **entries, HELD: True}, part)
 
-    def exchange(self, folder: Path) -> None:
+    def exchange(self, folder: Path) -> tuple[int, ...]:
         """Send the files of this member's part in `folder` to its neighbours, and add those that it keeps for others.
 
-        Any thread may call it; the neighbours do so after the same step. Blocks. Raises RingError where one is gone,
-        CheckpointError without enough shared memory, OSError.
+        Returns the parts in `folder`: its own alone where a neighbour is lost. Any thread may call it; the neighbours
+        do so after the same step. Blocks. Raises CheckpointError without enough shared memory, OSError.
         """
-        sent = [copy for copy in self.copies if copy.source == self.ring.rank]
         received = self._received()
+        try:
+            self._exchange(folder, received)
+        except RingError:
+            # What is there is of an earlier step, or not whole.
+            for path in (path for copy in received for path in held_files(folder, copy.part)):
+                path.unlink(missing_ok=True)
+            return (self.own,)
+        return self.own, *(copy.part for copy in received)
+
+    def _exchange(self, folder: Path, received: Sequence[PartCopy]) -> None:
+        sent = [copy for copy in self.copies if copy.source == self.ring.rank]
         own_files = [np.memmap(path, np.uint8, "r+") for path in held_files(folder, self.own)]
         own_sizes = np.array([len(content) for content in own_files], "int64")
         sizes = [np.zeros_like(own_sizes) for _ in received]

@@ -15,7 +15,7 @@ from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.elastic.surviving_loop import SurvivingLoop
-from sparktrain.training.frameworks.imported import loops_of
+from sparktrain.training.frameworks.imported import check_saved, loops_of
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count
 
@@ -53,6 +53,7 @@ class MemoryCheckpoints:
         """
         if parts:
             state_module(parts, "ctx.memory_checkpoints")
+            check_saved(parts)
         self._parts = tuple(parts)
         self._cursors = [cursor for part in parts if (cursor := cursor_of(part)) is not None]
         self._boundary = boundary
@@ -82,11 +83,11 @@ class MemoryCheckpoints:
         """Training is over; a member that ends by an error reports that itself."""
         if self._judgement is not None:
             self._judgement.agreed = None
+        if self._boundary is not None:
+            self._boundary.end()
         if error is None:
             if self._loop is not None:
                 self._loop.end()
-            if self._boundary is not None:
-                self._boundary.end()
             self._stepped(self._step, False)
 
     def train(self, train_step: Callable[..., T], /, *arguments: Any, **options: Any) -> T:

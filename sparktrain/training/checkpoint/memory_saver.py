@@ -240,10 +240,8 @@ class MemorySaver:
                 self._retains = False
                 self._slots.reverse()  # the newest whole snapshot stays until the next one is whole
                 return
-            if held is not None:
-                held.exchange(slot.folder)
+            division = () if held is None else (held.layout, held.exchange(slot.folder))
             checksum = folder_checksum(slot.folder, slot.files)
-            division = () if held is None else (held.layout, held.numbers)
             self._link.send(MemoryWritten(state.step, str(slot.folder), checksum, paused, *division))
         except (OSError, ValueError, SparktrainError) as error:
             self._give_up(str(error))

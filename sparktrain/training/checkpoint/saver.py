@@ -4,8 +4,7 @@ Training stalls only for the capture, a copy in memory. A thread writes the copy
 them as a checkpoint (`sparktrain.rundir.checkpoints`); the next generation gets the files of an acknowledged one. The
 glossary defines these stages of a checkpoint.
 
-While a checkpoint is stored, training continues until the next one is due, and no further: a crash costs at most two
-intervals.
+While a checkpoint is stored, training continues until the next one is due: a crash costs at most two intervals.
 
 There are two places for a state: staged, which a newer one replaces, and in flight, which the agent is storing.
 `save` waits until both are empty, for 20 s at most, because the rest of a gang waits for its chief meanwhile; then it
@@ -43,7 +42,7 @@ from sparktrain.training.checkpoint.retention import Retention
 from sparktrain.training.checkpoint.tensor_files import MEMBER, Array, TensorFiles
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.data.feed_cursors import cursor_of
-from sparktrain.training.frameworks.imported import keeper, split_arrays
+from sparktrain.training.frameworks.imported import check_saved, keeper, split_arrays
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 
@@ -288,6 +287,8 @@ class CheckpointSaver:
         """Why the newest save failed; empty where it succeeded."""
         self._warned = False
         self._warned_of_wait = False
+        self._lacks_parts = False
+        """A save has waited in vain for the parts of other members: no further one waits for it."""
         self._over = False
         self._writer: threading.Thread | None = None
 
@@ -312,8 +313,7 @@ class CheckpointSaver:
         Where members hold parts of `model`, as with `keras.distribution.ModelParallel` or `fully_shard` of PyTorch, or
         of arrays in `extra`, such as those of JAX on a mesh of all members, every member calls it, with the same names,
         after the same steps: each writes what it has, and one that does not call it leaves the others without the
-        checkpoint.
-        All other arguments are those of rank 0 then.
+        checkpoint. All other arguments are those of rank 0 then.
 
         Blocks while it copies the state to host memory (see `capture`); a thread writes the copy. When the save before
         is not a checkpoint yet, `save` waits for that first, at most 20 s: then training continues, and the newest
@@ -368,11 +368,9 @@ class CheckpointSaver:
                     "all calls of fit()"
                 )
             snapshot = Snapshot(count, str(self._scratch / f"snapshot-{count:08d}"), *retention, part=split)
-            # A newer snapshot once replaced one that waited, so that with a slow store any number of intervals could be
-            # lost.
+            # Otherwise a slow store could lose any number of intervals.
             self._await_earlier(count)
-            spare = self._take_spare()
-            state = capture(model, count, spare=spare, rank=self._rank if split else None, **facts)
+            state = capture(model, count, spare=self._take_spare(), rank=self._rank if split else None, **facts)
             if self.are_alike():
                 state.document[ALIKE] = True
             self._last_step = count
@@ -417,6 +415,7 @@ class CheckpointSaver:
         the same random numbers as rank 0. Blocks on the local disk. Raises UserError when the checkpoint is of another
         model, CheckpointError when the files cannot be read.
         """
+        check_saved(parts_of(model, parts))
         if not (folder := self._folder()):
             return None
         restored = restore(model, Path(folder), self._rank, size=self._size, alike=alike, parts=parts)
@@ -457,7 +456,7 @@ class CheckpointSaver:
 
         The last call: nothing can be saved after it.
         """
-        if problem := self._wait(timeout_s):
+        if problem := self._wait(self._quiet_s if self._lacks_parts else timeout_s):
             self._warn(problem)
         with self._changed:
             self._over = True
@@ -477,7 +476,7 @@ class CheckpointSaver:
 
     def _await_earlier(self, step: int) -> None:
         with self._changed:
-            if self._changed.wait_for(self._all_through, self._quiet_s):
+            if self._lacks_parts or self._changed.wait_for(self._all_through, self._quiet_s):
                 return
             late = self._in_flight or self._staged
         if late is not None and not self._warned_of_wait:
@@ -488,7 +487,8 @@ class CheckpointSaver:
                 f"{self._hint(late)}"
             )
         with self._changed:
-            self._changed.wait_for(self._all_through, self._save_timeout_s - self._quiet_s)
+            is_through = self._changed.wait_for(self._all_through, self._save_timeout_s - self._quiet_s)
+            self._lacks_parts = not is_through and late is not None and late.snapshot.part
 
     def _all_through(self) -> bool:
         return self._staged is None and self._in_flight is None
@@ -522,6 +522,7 @@ class CheckpointSaver:
                 self._warn(problem)
             with self._changed:
                 self._in_flight = None
+                self._lacks_parts = False
                 self._problem = problem
                 self._changed.notify_all()
 
@@ -562,9 +563,8 @@ class CheckpointSaver:
             if not self._changed.wait_for(self._all_through, timeout_s):
                 late = self._staged or self._in_flight
                 assert late is not None
-                limit = f"{timeout_s:.0f} s"
-                step = late.snapshot.step
-                return f"step {step} was not checkpointed within {limit}: the store may be slow{self._hint(late)}"
+                failed = f"step {late.snapshot.step} was not checkpointed within {timeout_s:.0f} s"
+                return f"{failed}: the store may be slow{self._hint(late)}"
             return self._problem
 
     def _hint(self, late: _Job) -> str:

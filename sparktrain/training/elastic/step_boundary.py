@@ -231,7 +231,8 @@ class StepBoundary:
             self._last = step, now
 
     def end(self) -> None:
-        """Training is over. Blocks until the newest memory checkpoint is whole, where other members have parts."""
+        """Training is over, perhaps by a loss. Where members hold parts, blocks until the newest memory checkpoint is
+        whole: the next gang may need it."""
         if self._is_split and self._memory is not None:
             self._memory.settle()
 

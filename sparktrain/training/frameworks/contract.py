@@ -6,7 +6,7 @@ No method imports a framework, so that one that the process does not use costs n
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sparktrain.errors import SpecError
@@ -85,6 +85,9 @@ class Framework(ABC):
     def keeps(self, value: object) -> bool:
         """Whether `state` saves `value`. A framework that the process has not imported keeps nothing of it."""
         return False
+
+    def check_saved(self, parts: Sequence[object]) -> None:  # noqa: B027 - most can save what they keep
+        """Raise TypeError for one of `parts` that the framework keeps, and that `state` cannot save."""
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""

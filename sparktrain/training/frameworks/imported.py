@@ -96,6 +96,12 @@ def keeper(parts: Sequence[object]) -> Framework | None:
     return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
+def check_saved(parts: Sequence[object]) -> None:
+    """Raise TypeError for parts with a state that no checkpoint can have, before they train."""
+    for framework in imported():
+        framework.check_saved(parts)
+
+
 def split_arrays(value: object) -> Any:
     """The module `Framework.arrays` for `value`, where other members hold parts of it; None for any other value."""
     modules = [importlib.import_module(framework.arrays) for framework in imported() if framework.arrays]

@@ -1,6 +1,7 @@
 """PyTorch as a framework. Imports nothing of it."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from sparktrain.base.patched_imports import patch_when_imported
@@ -20,6 +21,7 @@ class Torch(Framework):
     joins = (
         "sparktrain.training.frameworks.torch.horovod_torch",
         "sparktrain.training.frameworks.torch.lone_group",
+        "sparktrain.training.frameworks.torch.unsplit_saves",
     )
     values = "sparktrain.training.frameworks.torch.torch_values"
     distribution = "sparktrain.training.frameworks.torch.torch_distribution"
@@ -35,6 +37,16 @@ class Torch(Framework):
         return not _is_of_keras(value) and all(
             callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict")
         )
+
+    def check_saved(self, parts: Sequence[object]) -> None:
+        """Refuse `ZeroRedundancyOptimizer`: see base class."""
+        kind = getattr(sys.modules.get("torch.distributed.optim"), "ZeroRedundancyOptimizer", ())
+        if any(isinstance(part, kind) for part in parts):
+            raise TypeError(
+                "ZeroRedundancyOptimizer cannot be saved: each member has the state of some parameters, and no "
+                "state_dict() has all of it. Use the optimizer itself, such as torch.optim.AdamW(model.parameters()), "
+                "and fully_shard(model) before it: then each member holds and saves its part of both"
+            )
 
     def owns(self, value: object) -> bool:
         """See base class. A Keras model on PyTorch is one of Keras."""
