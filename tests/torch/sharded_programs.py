@@ -15,6 +15,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
+from sparktrain.training.checkpoint import saver, tensor_files
+
 ROWS = 24
 PLANS = ("fsdp", "tensor", "hybrid", "both")
 
@@ -68,8 +70,34 @@ def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, step: int, pl
     return float(total) / dist.get_world_size()
 
 
-def train(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 0, rank: int = 0) -> dict[str, float]:
-    """Train a model in parts, save after every second step, and end a member by a signal at one of them."""
+def die_while_saving(checkpoint: Any, moment: str) -> None:
+    """Have this process end by a signal at a moment of its next save."""
+
+    def die(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def after(call: Any) -> Any:
+        return lambda *arguments, **options: die(call(*arguments, **options))
+
+    if moment == "captured":
+        checkpoint._stage = die
+    elif moment == "half written":
+        tensor_files.save_index = die
+    elif moment == "written":
+        saver._write = after(saver._write)
+    elif moment == "handed over":
+        checkpoint._answer = die
+    elif moment == "answered":
+        checkpoint._answer = after(checkpoint._answer)
+
+
+def train(
+    folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 0, rank: int = 0, moment: str = "saved"
+) -> dict[str, float]:
+    """Train a model in parts, save after every second step, and end a member by a signal at one of them.
+
+    `moment`: of its save.
+    """
     dist.init_process_group("gloo")
     model = network(plan, seed=ctx.generation)
     optimizer = optimizer_of(model)
@@ -81,10 +109,13 @@ def train(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 
         loss = train_step(model, optimizer, step, plan)
         scheduler.step()
         ctx.report(step, loss=loss, size=ctx.size)
+        dies = step == kill_at and ctx.rank == rank and ctx.generation == 1
+        if dies:
+            die_while_saving(ctx.checkpoint, moment)
         if step % 2 == 0:
             ctx.checkpoint.save(step, model, optimizer, scheduler, note=f"step {step}")
             ctx.checkpoint.wait()
-        if step == kill_at and ctx.rank == rank and ctx.generation == 1:
+        if dies:
             os.kill(os.getpid(), signal.SIGKILL)
     assert restored is None or restored["note"] == f"step {done}"
     whole = {name: weight.full_tensor() for name, weight in model.state_dict().items()}

@@ -76,6 +76,29 @@ def test_a_gang_resumes_from_the_parts_of_its_members(
     }
 
 
+@pytest.mark.parametrize(
+    ("moment", "rank", "resumed"),
+    [
+        ("captured", 1, {2}),
+        ("half written", 0, {2}),
+        ("written", 1, {2}),
+        ("handed over", 0, {2, 4}),  # the agents may store both parts
+        ("handed over", 1, {2, 4}),
+        ("answered", 0, {4}),
+    ],
+)
+def test_a_kill_at_each_moment_of_a_save_leaves_the_last_whole_one(
+    pool: st.Pool, tmp_path: Path, whole: list[dict[str, torch.Tensor]], moment: str, rank: int, resumed: set[int]
+) -> None:
+    result = run(pool, tmp_path, kill_at=4, rank=rank, moment=moment)
+    [restart] = result.restarts
+    assert restart.rank == rank
+    assert restart.resumed_from_step in resumed
+    assert result.metrics["from"] == restart.resumed_from_step
+    for found, expected in zip(weights(tmp_path), whole, strict=True):
+        assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
 def test_a_save_of_rank_0_alone_is_told(pool: st.Pool, tmp_path: Path) -> None:
     with pytest.raises(
         st.RunFailedError, match="step 5 was not checkpointed within 1 s: the store may be slow; members"
