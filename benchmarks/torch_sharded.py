@@ -1,10 +1,15 @@
 """A model that two members hold in parts by `fully_shard`, beside torchrun: its steps, saves, and bytes of each member.
 
     .venv-torch/bin/python -m benchmarks.torch_sharded [--steps 100] [--rounds 3] [--width 4730]
+    .venv-torch/bin/python -m benchmarks.torch_sharded --kills 10
 
 The script is `benchmarks/torch_sharded_script.py`: `python -m sparktrain.torch` starts it without Spark on this host,
 and `torchrun` as usual. Steps are those of a model of 32 MiB. Saves are of 1 GB, weights and both slots of Adam, by
 `ctx.checkpoint.save` and by `torch.distributed.checkpoint.async_save` to a local folder. Rounds alternate.
+
+With `--kills` the script is `benchmarks/torch_sharded_kill_script.py`: one of four members kills itself in each
+generation, and the time counts until the step after the newest one before the kill has ended. The gang resumes from the
+store, which has each 20th step, or from memory.
 """
 
 import argparse
@@ -28,6 +33,10 @@ STEP_WIDTH = 1448
 SAVES = 4
 """In a run; the first one takes new memory, and does not count."""
 SCRIPT = Path(__file__).with_name("torch_sharded_script.py")
+KILL_SCRIPT = Path(__file__).with_name("torch_sharded_kill_script.py")
+KILL_TARGETS = {"hybrid": 0.5, "fsdp": 0.5}
+"""Of a restart from the store, by plan."""
+SAVERS = {"ctx": "the store", "memory": "memory"}
 RIVAL = "torchrun"
 OURS = "python -m sparktrain.torch"
 COMMANDS = {
@@ -54,12 +63,51 @@ def shares(folder: Path) -> list[float]:
     return [size / sum(sizes.values()) for _, size in sorted(sizes.items())]
 
 
+def recoveries(saver: str, plan: str, kills: int, folder: Path) -> tuple[list[float], list[int]]:
+    """Of each kill the seconds until training was further than before, and the steps that it repeated."""
+    restarts = ["--max-restarts", str(2 * kills)]
+    module = COMMANDS[OURS][1]
+    words = [str(KILL_SCRIPT), saver, plan, str(STEP_WIDTH // 4), str(kills), str(folder)]
+    run_script([*module, *restarts], words, folder, RUN_S, members=4)
+    notes = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
+    seconds: list[float] = []
+    repeated: list[int] = []
+    for generation in range(kills):
+        killed = float((folder / f"kill-{generation}").read_text())
+        newest = max(step for _, step, number in notes if number == generation)
+        later = [(time, step) for time, step, number in notes if number > generation]
+        seconds.append(min(time for time, step in later if step > newest) - killed)
+        repeated.append(newest + 1 - later[0][1])
+    return seconds, repeated
+
+
+def show_kills(kills: int) -> None:
+    """Print what kills cost, each plan beside its rival."""
+    rows = []
+    for plan, target in KILL_TARGETS.items():
+        medians = {}
+        for saver in SAVERS:
+            with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
+                seconds, repeated = recoveries(saver, plan, kills, Path(folder))
+            medians[saver] = median(seconds)
+            ratio = medians[saver] / medians["ctx"]
+            shown = (f"{ratio:.2f}", at_most(ratio, target)) if saver == "memory" else ("", "")
+            limits = f"{min(seconds):.2f} to {max(seconds):.2f} s"
+            rows.append((plan, SAVERS[saver], f"{medians[saver]:.2f} s", limits, f"{max(repeated)}", *shown))
+    title = f"SIGKILL of one of four members over Gloo, {kills} kills each, torch {torch.__version__}"
+    show(title, ("plan", "from", "median", "all", "most steps repeated", "of the one above", "target"), rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=4730)
+    parser.add_argument("--kills", type=int, default=0)
     given = parser.parse_args()
+    if given.kills:
+        show_kills(given.kills)
+        return
     steps: dict[str, list[float]] = {name: [] for name in COMMANDS}
     blocked: dict[str, list[float]] = {name: [] for name in COMMANDS}
     parts: list[float] = []

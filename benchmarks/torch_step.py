@@ -49,9 +49,9 @@ def _run(name: str, steps: int, folder: Path, *more: str) -> None:
     run_script(COMMANDS[name], [str(SCRIPT), str(steps), str(result), *more], folder, RUN_S)
 
 
-def run_script(module: Sequence[str], words: Sequence[str], folder: Path, limit_s: float) -> None:
-    """Run a script with its arguments by two members of `module`, in `folder`. Raises RuntimeError where it fails."""
-    command = [sys.executable, "-m", *module, "--nproc-per-node", "2", *words]
+def run_script(module: Sequence[str], words: Sequence[str], folder: Path, limit_s: float, members: int = 2) -> None:
+    """Run a script with its arguments by `members` of `module`, in `folder`. Raises RuntimeError where it fails."""
+    command = [sys.executable, "-m", *module, "--nproc-per-node", str(members), *words]
     paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     ended = subprocess.run(
