@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
@@ -45,12 +46,17 @@ def script(
 
     Raises:
         FunctionError: the file is not there, no Python, or cannot be imported by its name. SpecError: `form` has no
-            `VALUE`, or `metric_from` is no regular expression with a group.
+            `VALUE`, `metric_from` is no regular expression with a group, or `metric_file` a path out of that directory.
     """
     path = os.fspath(file)
     _check_form(form)
     if metric_from is not None:
         _check_pattern(metric_from)
+    if metric_file is not None and (os.path.isabs(metric_file) or ".." in Path(metric_file).parts):
+        raise SpecError(
+            f"metric_file ({shown(metric_file)}) must be below the working directory, which each trial has for itself: "
+            "two trials would write the same file; have the script write it there, such as to metrics.json"
+        )
     target = script_target(run_trial, path, is_module=False)
     call = ScriptCall(
         module=target.script,

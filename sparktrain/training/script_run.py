@@ -63,6 +63,9 @@ def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
 def _run_file(module: str, path: str) -> None:
     origin = _file_of(module)
     names = vars(sys.modules["__main__"])
+    if "." in module:  # a script in a package, from which it and its child processes import
+        names["__spec__"] = find_spec(module)
+        names["__package__"] = module.rpartition(".")[0]
     # Files beside the script are where it lies, on hosts that have it; its code is what the driver has sent.
     names["__file__"] = os.path.abspath(path) if os.path.exists(path) else origin
     exec(compile(Path(origin).read_bytes(), origin, "exec", dont_inherit=True), names)
@@ -83,8 +86,9 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     """
     call = ScriptCall(**fields | {"arguments": tuple(fields["arguments"])})
     _check_named(call.metric_from, ctx.metric)
-    source = _source_of(Path(_file_of(call.module)))
+    source = _source_of(call.module)
     arguments = [*call.arguments, *words_of(call.form, params, source)]
+    started_in = Path.cwd()
     print(f"[sparktrain] {shlex.join([call.path, *arguments])}", flush=True)
     follower = _OutputFollower(ctx, call.metric_from) if call.metric_from and ctx.rank == 0 else None
     try:
@@ -104,20 +108,22 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
         raise UserError(_of_exit(code, _last_lines(_log_of(ctx)), has_reported=bool(ctx.reported)))
     metrics = dict(ctx.reported)
     if call.metric_file and ctx.rank == 0:
-        metrics |= _of_file(call.metric_file)
+        metrics |= _of_file(call.metric_file, started_in)
     if ctx.rank == 0 and ctx.metric is not None and ctx.metric not in metrics:
         raise UserError(_missing(call, ctx.metric))
     return metrics
 
 
-def _source_of(script: Path) -> str:
+def _source_of(module: str) -> str:
     """The text of a script and of the modules beside it that it imports, for one of these may have its parser."""
+    script = Path(_file_of(module))
+    root = script.parents[module.count(".")]
     texts: dict[Path, str] = {}
     todo = [script]
     for file in todo:
         texts[file] = file.read_text(errors="replace")
-        files = dict.fromkeys(_imported_files(texts[file], file.parent, script.parent))
-        todo.extend(module for module in files if module not in todo and module.is_file())
+        files = dict.fromkeys(_imported_files(texts[file], file.parent, root))
+        todo.extend(path for path in files if path not in todo and path.is_file())
     return "\n".join(texts.values())
 
 
@@ -154,9 +160,10 @@ def _is_refusal(error: Exception) -> bool:
     return (flags is not None and isinstance(error, flags.Error)) or _UNUSED in str(error)
 
 
-def _of_file(path: str) -> dict[str, Any]:
+def _of_file(path: str, started_in: Path) -> dict[str, Any]:
+    file = Path(path) if os.path.exists(path) else started_in / path  # a script may change its directory
     try:
-        metrics = json.loads(Path(path).read_bytes())
+        metrics = json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise UserError(
             f"metric_file ({path}) has no metrics: {error}; have the script write an object of JSON"

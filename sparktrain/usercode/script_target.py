@@ -1,6 +1,7 @@
 """Finds a script that executors run as it is, with the modules beside it. Imports nothing of it."""
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -58,7 +59,8 @@ def script_target(runner: Callable[..., Any], text: str, *, is_module: bool) -> 
     """The file or, with `is_module`, the dotted module `text`, as executors run it by `runner`.
 
     `runner` is a function of a module that executors have. The folder of the file, or for a module the working
-    directory, becomes the first entry of `sys.path`, as Python does. Raises FunctionError for one that is not there,
+    directory, becomes the first entry of `sys.path`, as Python does; that above its package for a file that imports
+    from this. Raises FunctionError for one that is not there,
     that executors cannot import by its name, or that is no Python.
     """
     reference = f"{runner.__module__}:{runner.__name__}"
@@ -67,9 +69,26 @@ def script_target(runner: Callable[..., Any], text: str, *, is_module: bool) -> 
     path = Path(text)
     check_file(path)
     _check_syntax(path)
-    folder = path.parent.resolve()
+    name, folder = _module_of(path)
     _put_first(folder)
-    return Target(runner, reference, path.absolute(), folder, script=path.stem)
+    return Target(runner, reference, path.absolute(), folder, script=name)
+
+
+def _module_of(path: Path) -> tuple[str, Path]:
+    """The name by which a script is imported, and the folder that has it: with its package where it imports from that.
+
+    Such a script runs by `python -m` alone, which knows the package by the name; here the file has it.
+    """
+    source = path.read_text(errors="replace")
+    level = max(map(len, re.findall(r"^[ \t]*from[ \t]+(\.+)", source, re.M)), default=0)
+    folder = path.parent.resolve()
+    parts = [path.stem]
+    while folder.name.isidentifier() and (len(parts) <= level or (folder / "__init__.py").exists()):
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if level or re.search(rf"^[ \t]*(?:from|import)[ \t]+{parts[0]}\b", source, re.M):
+        return ".".join(parts), folder
+    return path.stem, path.parent.resolve()
 
 
 def _of_module(runner: Callable[..., Any], reference: str, name: str) -> Target:

@@ -260,7 +260,8 @@ def check_file(path: Path) -> None:
         raise FunctionError(f"{path}: no such file{did_you_mean(path.name, siblings) or '; correct the path'}")
     name = path.stem
     if not name.isidentifier() or keyword.iskeyword(name):
-        fitting = re.sub(r"\W", "_", name).lstrip("0123456789") or "train"
+        fitting = re.sub(r"\W", "_", name)
+        fitting = fitting if fitting.isidentifier() and not keyword.iskeyword(fitting) else f"train_{fitting}"
         raise FunctionError(
             f"{path}: executors import it by name, and {name!r} cannot be a module's name; rename it to {fitting}.py"
         )

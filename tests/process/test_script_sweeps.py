@@ -60,6 +60,43 @@ def main(arguments):
 if __name__ == "__main__":
     app.run(main)
 """
+PACKAGED = """
+import argparse
+import multiprocessing
+import sparktrain
+{imports}
+
+def squared(value):
+    return value * value
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    args = parser.parse_args()
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        sparktrain.report(loss=args.lr * FACTOR, squared=pool.map(squared, [3])[0])
+"""
+ORDINARY = """
+import argparse, json, logging, multiprocessing, os, signal
+from tqdm import tqdm
+
+def squared(value):
+    return value * value
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    args = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    logging.info("starts with lr %s", args.lr)
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        squares = list(tqdm(pool.imap(squared, range(4))))
+    json.dump({"loss": args.lr, "squares": sum(squares)}, open("metrics.json", "w"))
+    os.mkdir("beside")
+    os.chdir("beside")
+"""
 FLAGS = ABSL.replace("app.run(main)", "main(flags.FLAGS(__import__('sys').argv))")
 BESIDE = """
 import json
@@ -195,6 +232,40 @@ def test_metrics_are_found_in_the_output_of_a_script_in_another_form() -> None:
     assert list(history["accuracy"])[:3] == [0.0, 0.1, 0.2]
 
 
+@pytest.mark.parametrize("imports", ["from .constants import FACTOR", "from training_code.constants import FACTOR"])
+def test_a_script_imports_from_its_package_and_starts_processes(imports: str) -> None:
+    Path("training_code").mkdir()
+    Path("training_code", "__init__.py").touch()
+    Path("training_code", "constants.py").write_text("FACTOR = 2")
+    result = sweep("training_code/packaged", PACKAGED.format(imports=imports), space={"lr": [1.0]})
+    assert result.trials[0].error is None
+    assert result.trials[0].metrics == {"loss": 2.0, "squared": 9.0}
+
+
+def test_a_script_logs_starts_processes_and_changes_its_directory() -> None:
+    result = sweep("ordinary_script", ORDINARY, space={"lr": [1.0, 2.0]}, metric_file="metrics.json")
+    assert [trial.metrics for trial in result.trials] == [{"loss": lr, "squares": 14.0} for lr in (1.0, 2.0)]
+    log = Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
+    assert "INFO:root:starts with lr 1.0" in log
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "No such file"),
+        ("open('metrics.json', 'w').write('{\"loss\": 1')", "metric_file (metrics.json) has no metrics"),
+        ("open('metrics.json', 'w').write('[1]')", "has a list, an object of JSON is expected"),
+        ("open('metrics.json', 'w').write('{\"other\": 1}')", "without the metric 'loss' in metrics.json"),
+        ("open('metrics.json', 'w').write('{\"loss\": NaN}')", "no finite number"),
+    ],
+)
+def test_a_file_without_the_metric_is_named(body: str, words: str) -> None:
+    result = sweep("writing_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_file="metrics.json")
+    error = result.trials[0].error
+    assert error is not None
+    assert words in error.summary
+
+
 def test_a_script_resumes_from_its_checkpoint_after_a_kill() -> None:
     result = sweep("resuming_script", RESUMES, space={"lr": [1.0]}, form="VALUE")
     metrics = result.trials[0].metrics
@@ -279,6 +350,8 @@ def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_st
         ({"metric_from": "loss"}, "0 groups"),
         ({"metric_from": "(a)(b)"}, "2 groups"),
         ({"metric_from": "("}, "no regular expression"),
+        ({"metric_file": "/tmp/metrics.json"}, "below the working directory"),
+        ({"metric_file": "../metrics.json"}, "below the working directory"),
     ],
 )
 def test_options_of_a_script_are_checked_at_once(options: dict[str, str], words: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import sparktrain as st
+from sparktrain import cli
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "scripts"
@@ -116,6 +117,23 @@ def test_a_script_takes_the_place_of_torchrun_and_reports(case: str, tmp_path: P
     assert ended.returncode == 0, ended.stderr
     [trial] = json.loads((tmp_path / "runs" / "run" / "results.json").read_text())["trials"]
     assert metric_of(trial["metrics"]) < 10
+
+
+@each_case
+def test_the_command_line_sweeps_over_a_script(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    script, *arguments = CASES[case]
+    metric = JUDGED.get(case.partition("-")[0], "loss")
+    gang = ["--workers-per-trial", "2", "--backend", "torch", "--local", "--slots", "2"]
+    run = ["--grid", "lr=0.01,0.02", "--metric", metric, "--mode", "min", "--dir", "runs", "--json", "--quiet"]
+    words = ["sweep", str(SCRIPTS / f"{script}.py"), *run, *gang, "--", "--epochs", "1", *arguments]
+    assert cli.main(words) == 0
+    trials = json.loads(capfd.readouterr().out)["trials"]
+    assert [trial["status"] for trial in trials] == ["succeeded", "succeeded"]
+    assert len({metric_of(trial["metrics"]) for trial in trials}) == 2
 
 
 @pytest.mark.parametrize("case", JUDGED)

@@ -161,6 +161,7 @@ TARGET = [
     named("no-submodule", "sparktrain.nothing:train", "no module 'sparktrain.nothing'", "correct the name"),
     named("not-a-module", "a-b:train", "neither a file nor a module", r"FILE\.py:FUNCTION"),
     target("file-name", "my-train.py", "", r"my-train\.py", "'my-train' cannot be", r"rename it to my_train\.py"),
+    target("keyword-name", "class.py", "", r"class\.py", "'class' cannot be", r"rename it to train_class\.py"),
     target("library-name", "random.py", "", r"random\.py", "another module is called 'random'", "rename the file"),
     target("preloaded-name", "keras.py", "", r"keras\.py", "another module is called 'keras'", "rename the file"),
     target(
