@@ -51,11 +51,12 @@ def unbroken(pool: st.Pool, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 @pytest.mark.parametrize(
     ("plan", "lost", "resumed"),
     [
-        ("fsdp", [(0, "member")], KILLED),
-        ("fsdp", [(1, "agent")], KILLED),
-        ("fsdp", [(0, "agent"), (1, "agent")], STORED),
-        ("hybrid", [(3, "agent")], KILLED),
-        ("hybrid", [(1, "agent"), (3, "agent")], STORED),
+        ("fsdp", [(0, "member")], {KILLED}),
+        # After the kill of its agent a member may make one step more before it ends.
+        ("fsdp", [(1, "agent")], {KILLED, KILLED + 1}),
+        ("fsdp", [(0, "agent"), (1, "agent")], {STORED}),
+        ("hybrid", [(3, "agent")], {KILLED, KILLED + 1}),
+        ("hybrid", [(1, "agent"), (3, "agent")], {STORED}),
     ],
 )
 def test_a_lost_part_comes_from_the_copy_of_another_member(
@@ -65,7 +66,7 @@ def test_a_lost_part_comes_from_the_copy_of_another_member(
     unbroken: dict[str, dict[str, torch.Tensor]],
     plan: str,
     lost: list[tuple[int, str]],
-    resumed: int,
+    resumed: set[int],
 ) -> None:
     keep = MemoryTier.keep
 
@@ -79,6 +80,7 @@ def test_a_lost_part_comes_from_the_copy_of_another_member(
     workers = 4 if plan == "hybrid" else 2
     result = run(pool, tmp_path, workers, plan=plan, kill_at=KILLED, lost=lost)
     [restart] = result.restarts
-    assert (restart.resumed_from_step, result.metrics["start"]) == (resumed, resumed)
+    assert restart.resumed_from_step in resumed
+    assert result.metrics["start"] == restart.resumed_from_step
     for found in weights(tmp_path, workers):
         assert all(torch.equal(found[name], weight) for name, weight in unbroken[plan].items())
