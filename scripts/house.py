@@ -157,9 +157,9 @@ FIGURES = {
     "slow": Figure(name="modules that import what makes them slow", bound=12, goal=8),
     "memory": Figure(name="modules that import checkpoints in memory", bound=14, goal=8),
     "membership": Figure(name="messages of membership", bound=7, goal=8),
-    "callables": Figure(name="parameters and fields that are Callable", bound=447, goal=400),
+    "callables": Figure(name="parameters and fields that are Callable", bound=448, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
-    "lines": Figure(name="lines of source", bound=128_954, goal=85_300),
+    "lines": Figure(name="lines of source", bound=128_995, goal=85_300),
 }
 
 

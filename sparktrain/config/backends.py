@@ -81,7 +81,6 @@ BACKENDS = {
         ring="jax.jax_ring",
         preload=frozenset({"jax"}),
         on_executors=JAX,
-        standby_refusal="its devices are lost with a member",
         local_steps_refusal="its members average gradients within each step; leave local_steps out, or train Keras on "
         "TensorFlow with backend 'horovod' or 'tensorflow'",
         strategy_advice="leave that line out, for JAX connects these members; or choose backend 'tensorflow'",

@@ -155,8 +155,8 @@ class GangSpec:
             refusal = refusal or "it has parameter servers"
         if refusal:
             raise SpecError(
-                f"{subject} with backend {self.backend.value!r}: {refusal}, and only rings of backends 'horovod' "
-                "and 'torch' take a process that waits; choose one of them, or leave standby out, and pass more "
+                f"{subject} with backend {self.backend.value!r}: {refusal}, and only rings of backends 'horovod', "
+                "'torch' and 'jax' take a process that waits; choose one of them, or leave standby out, and pass more "
                 "agents= for the next process of a lost member"
             )
 

@@ -163,10 +163,11 @@ class SweepSpec(LimitSpec, SearchSpec):
                 f"standby={self.gang.standby} with healing=False: all members end with one that is lost, and nothing "
                 "could take its place; leave out one of them"
             )
-        if self.gang.standby and self.gpus and self.gang.backend is Backend.TORCH:
+        if self.gang.standby and self.gpus and self.gang.backend in (Backend.TORCH, Backend.JAX):
             raise SpecError(
-                f"standby={self.gang.standby} with backend 'torch' and gpus={self.gpus}: NCCL connects members on "
-                "GPUs, none of them can leave its process group after a loss, and nothing could take the place of a "
+                f"standby={self.gang.standby} with backend {self.gang.backend.value!r} and gpus={self.gpus}: NCCL "
+                "connects members on "
+                "GPUs, none of them can leave the others after a loss, and nothing could take the place of a "
                 "lost one; train on CPUs, or leave standby out, and pass more agents= for the next process of a "
                 "lost member"
             )

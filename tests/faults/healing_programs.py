@@ -27,7 +27,7 @@ EPOCHS = 2
 LAGGING = {
     "tensorflow": "tests.faults.lagging_graphs",
     "torch": "tests.torch.lagging",
-    "jax": "tests.faults.lagging_jax",
+    "jax": "tests.faults.jax_steps",
 }
 """What has the sums of a step pass through a function, by backend."""
 

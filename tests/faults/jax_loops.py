@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from tests.support import loops
+from tests.support import loops, resizing
 
 RATE = 0.1
 MOMENTUM = 0.9
@@ -42,6 +42,14 @@ def gradients_of(state: Any, key: Any, x: Any, y: Any) -> Any:
 def trained(state: Any, key: Any, x: Any, y: Any) -> Any:
     loss, gradients = gradients_of(state, key, x, y)
     return applied(state, gradients), loss
+
+
+@jax.jit
+def fitted(state: Any, x: Any, y: Any) -> Any:
+    def loss(weights: Any) -> Any:
+        return jnp.mean((jnp.tanh(x @ weights["first"]) @ weights["second"] + weights["bias"] - y) ** 2)
+
+    return applied(state, jax.grad(loss)(state["weights"]))
 
 
 donating = jax.jit(trained, donate_argnums=0)
@@ -136,6 +144,32 @@ class JaxLoop(loops.Loop):
         return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
+class JaxResizing(resizing.ResizedLoop):
+    """See `tests.support.resizing.resize`."""
+
+    def __init__(self, ctx: Any, lag: Any) -> None:
+        self.state = (first_state(6, 1),)
+
+    def train_step(self, state: Any, x: Any, y: Any) -> Any:
+        """See base class."""
+        _, rows = over_all(x, y)
+        return fitted(state, *rows)
+
+    def weights(self) -> list[Any]:
+        """Those of the model."""
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
+
+
 def train(way: str, ctx: Any, **options: Any) -> None:
     """See `loops.train`."""
     loops.train(lambda: JaxLoop(ctx, way), ctx, **options)
+
+
+def resize(ctx: Any, **options: Any) -> dict[str, float]:
+    """See `resizing.resize`."""
+    return resizing.resize(JaxResizing, ctx, **options)
+
+
+def repeat(**options: Any) -> None:
+    """See `resizing.repeat`."""
+    resizing.repeat(JaxResizing, **options)

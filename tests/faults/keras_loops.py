@@ -67,7 +67,7 @@ class KerasLoop(loops.Loop):
         return {} if self._way == "eager" else {"traces": self._traces}
 
 
-class KerasResizing:
+class KerasResizing(resizing.ResizedLoop):
     """See `tests.support.resizing.resize`."""
 
     def __init__(self, ctx: Any, lag: Any) -> None:

@@ -78,6 +78,7 @@ LOOPS = {
         preload=("jax",),
         module="tests.faults.jax_loops",
         bias="state/weights/bias",
+        reads=("jax",),
         marks=(pytest.mark.all(case="loops of JAX that heal", covered_by="loops of Keras that heal"),),
         obstacles=(
             ("donates", "train_step donates its arguments"),
@@ -382,10 +383,24 @@ def resized(
 
 @SMALLER
 @shown
-@pytest.mark.parametrize(("kills", "lags"), [([[2, 8, 1], [1, 15, 0]], []), ([[1, 8, 1]], [2, 8])])
 def test_the_others_continue_at_once_and_train_each_row_once(
+    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_smaller(framework, tmp_path, monkeypatch, [[2, 8, 1], [1, 15, 0]], [])
+
+
+@SMALLER
+@run_for(["loop of Keras, Horovod", "loop of PyTorch"])
+def test_members_that_are_a_step_ahead_repeat_it_with_fewer_members(
+    framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_smaller(framework, tmp_path, monkeypatch, [[1, 8, 1]], [2, 8])
+
+
+def check_smaller(
     framework: Framework, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: list[list[int]], lags: list[int]
 ) -> None:
+    """A gang of three loses members for good, and the others train all rows."""
     monkeypatch.setattr(local_batch.Restarts, "lost", lambda self, slot, now: True)
     result = resized(framework, tmp_path, kills, lags=lags)
 

@@ -171,6 +171,7 @@ def test_rows_come_once_in_an_epoch_of_a_gang_that_forms_smaller(
         pytest.param(FITS[HOROVOD], "horovod", 3, False, marks=OTHER_GROWTH),
         pytest.param(FITS[HOROVOD], "torch", None, False, marks=pytest.mark.torch),
         pytest.param(FITS[JAX], "jax", None, False, marks=OTHER_GROWTH),
+        pytest.param(FITS[JAX], "jax", None, True, marks=OTHER_GROWTH),
     ],
     indirect=["fit"],
     ids=lambda value: getattr(value, "name", None),

@@ -23,6 +23,7 @@ LATE_S = 0.5
 """When a report that is late arrives."""
 RANKS: dict[str, Callable[[], int]] = {
     "environment": lambda: int(os.environ["RANK"]),
+    "jax": lambda: int(importlib.import_module("jax").process_index()),
     "group": lambda: int(importlib.import_module("torch.distributed").get_rank()),
 }
 """How a function may read its rank."""

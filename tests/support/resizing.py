@@ -35,6 +35,26 @@ def rows_of(step: int) -> Any:
     return np.arange(BATCH) + BATCH * ((step - 1) % (ROWS // BATCH))
 
 
+class ResizedLoop:
+    """The parts of such a loop that depend on its framework."""
+
+    parts: tuple[Any, ...] = ()
+    """What checkpoints hold."""
+    train_step: Any
+    """Trains on rows; before these it gets the `state`."""
+    state: tuple[Any, ...] = ()
+    """Of a loop with values, those that a step gets and returns."""
+
+    def values(self) -> dict[str, Any]:
+        """What the loop saves by name."""
+        return {"state": list(self.state)} if self.state else {}
+
+    def stepped(self, result: Any) -> None:
+        """A step has returned its `result`."""
+        if self.state:
+            self.state = (result,)
+
+
 class ResizedMember:
     """One member of such a loop. Make it once the process has its place."""
 
@@ -58,17 +78,19 @@ class ResizedMember:
         with (self._notes / f"steps-{self._rank}-{os.getpid()}.jsonl").open("a") as file:
             print(json.dumps([self.step, self._ctx.size, self.rows().tolist()]), file=file)
 
-    def train(self, memory: Any, train_step: Callable[[], Any], step: int, sizes: list[int]) -> None:
+    def train(
+        self, memory: Any, train_step: Callable[..., Any], step: int, sizes: list[int], loop: ResizedLoop
+    ) -> None:
         """Make one step of the loop, and add to `sizes` how many members the gang has after it."""
 
-        def call() -> None:
+        def call(*state: Any) -> Any:
             self.step = step  # a member that is a step ahead may repeat this one after the next one has started
-            train_step()
+            return train_step(*state)
 
-        memory.train(call)
+        loop.stepped(memory.train(call, *loop.state))
         self.kill(1)
         sizes.append(self._ctx.size)
-        memory.step(step, sizes=sizes)
+        memory.step(step, sizes=sizes, **loop.values())
 
     def kill(self, where: int) -> None:
         """End the agent of this member at its place, but not that of the next process of one that was lost."""
@@ -107,21 +129,23 @@ def resize(
     restored = ctx.checkpoint.restore(*loop.parts)
     member = ResizedMember(Path(folder), ctx, kills, list(lags))
 
-    def train_step() -> Any:
+    def train_step(*state: Any) -> Any:
         rows = member.rows()
         member.kill(0)
-        loss = loop.train_step(x[rows], y[rows])
+        result = loop.train_step(*state, x[rows], y[rows])
         member.note()
-        return loss
+        return result
 
     step = restored.step if restored else 0
     sizes: list[int] = restored["sizes"] if restored else []
+    if restored and loop.state:
+        loop.state = tuple(restored["state"])
     with ctx.memory_checkpoints(*loop.parts, every="0.2s", resizable=True) as memory:
         while step < (MOST if step_s else STEPS):
             if awaits_go and step % 5 == 0 and ctx.allreduce(float(Path(folder, GO).exists())):
                 break
             step += 1
-            member.train(memory, train_step, step, sizes)
+            member.train(memory, train_step, step, sizes, loop)
             if step_s:
                 time.sleep(step_s)
                 if is_whole_again(sizes):
@@ -135,7 +159,7 @@ def repeat(made: Callable[..., Any], folder: str, steps: int) -> None:
     loop = made(None, None)
     x, y = examples()
     for step in range(1, steps + 1):
-        loop.train_step(x[rows_of(step)], y[rows_of(step)])
+        loop.stepped(loop.train_step(*loop.state, x[rows_of(step)], y[rows_of(step)]))
     keep_weights(Path(folder), "alone", loop.weights())
 
 

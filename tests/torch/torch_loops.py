@@ -61,7 +61,7 @@ class TorchLoop(loops.Loop):
         return {"rate": self._optimizer.param_groups[0]["lr"]}
 
 
-class TorchResizing:
+class TorchResizing(resizing.ResizedLoop):
     """See `tests.support.resizing.resize`."""
 
     def __init__(self, ctx: Any, lag: Any) -> None:

@@ -124,13 +124,13 @@ GANG = [
         gang(
             f"standby-{backend.value}",
             f"^standby=1 with backend '{backend.value}': it",
-            "only rings of backends 'horovod' and 'torch'",
+            "only rings of backends 'horovod', 'torch' and 'jax'",
             "leave standby out",
             workers=2,
             standby=1,
             backend=backend,
         )
-        for backend in (Backend.TENSORFLOW, Backend.JAX, Backend.NONE)
+        for backend in (Backend.TENSORFLOW, Backend.NONE)
     ),
     served("standby", "^standby=1 with backend 'parameter-server'", "train on without a lost one", standby=1),
     gang(

@@ -48,19 +48,20 @@ _initialize = jax_distributed.initialize
 def connect(joining: Joining) -> Callable[[], None]:
     """Connect this member; returns what leaves together with all others, and blocks until they do. Raises FormError.
 
-    It initialises no device: the function may still set flags of XLA.
+    One that is prepared has devices of its own until it gets a place, by `enter`. It initialises no device: the
+    function may still set flags of XLA.
     """
     formation = joining.formation
     config: Any = jax.config
     if _PREEMPTION.upper() not in os.environ:
         # It takes SIGTERM for itself, and a member that is stopped ends by that signal.
         config.update(_PREEMPTION, False)
-    _bind_gloo(formation.mine.address)
     _note_programs()
     # A client of a ring that was left would wait for members that are gone.
     _bind(_CLIENT, shutdown_on_destruction=False)
     shutdown = jax_distributed.shutdown
-    enter(joining)
+    if not joining.changes.prepared:
+        enter(joining)
     check_meshes(formation)
     _leave_calls_to_gang(formation)
     return shutdown
@@ -72,6 +73,7 @@ def enter(joining: Joining) -> None:
     In a later ring rank 0 serves on another port: a service that was left keeps its own.
     """
     formation = joining.formation
+    _bind_gloo(formation.mine.address)
     is_first = not joining.changes.number
     port = formation.places[0].port
     if formation.rank:
@@ -161,6 +163,16 @@ def _await_service(joining: Joining, port: int) -> None:
             f"({chief.address}, port {chief.port}) cannot be reached within {joining.timeout_s:g} s: {error}; "
             "members connect to each other on any port, so no firewall may be between them"
         ) from error
+
+
+def answer(**functions: Any) -> None:
+    """Have functions of `jax` answer otherwise, until `answer_as_is`: in a process that waits for its place."""
+    vars(jax).update(functions)
+
+
+def answer_as_is() -> None:
+    """End what `answer` has started."""
+    vars(jax).update({name: getattr(xla_bridge, name) for name in ("process_index", "process_count", "device_count")})
 
 
 def has_programs() -> bool:

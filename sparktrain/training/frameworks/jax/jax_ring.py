@@ -63,6 +63,21 @@ class JaxRing(EagerRing):
         self.on_leave: list[Callable[[], object]] = []
         """Called before the process leaves its devices."""
 
+    def start_waiting(self, on_rank_read: Callable[[], object]) -> None:
+        """This process waits for a place in the ring of others: it has devices of its own.
+
+        `on_rank_read` is called when the function asks JAX for its rank.
+        """
+
+        def process_index(backend: Any = None) -> int:
+            on_rank_read()
+            return self.rank
+
+        def process_count(backend: Any = None) -> int:
+            return self.size
+
+        jax_gang.answer(process_index=process_index, process_count=process_count, device_count=process_count)
+
     def prepare(self) -> None:
         """Nothing has to be ready before the process gets its place."""
 
@@ -85,6 +100,7 @@ class JaxRing(EagerRing):
         changes = replace(self._joining.changes, number=number)
         self._joining = replace(self._joining, formation=formation, changes=changes)
         self.take_place(formation)
+        jax_gang.answer_as_is()
         jax_gang.enter(self._joining)
 
     @cached_property

@@ -34,7 +34,6 @@ class JaxStep(HealingStep):
 
     values: "ConstantValues"
     needs_compiler = True
-    moves = False
 
     def __init__(self, model: Any, apply: GlobalApply, healing: RingHealing) -> None:
         super().__init__(model, ConstantValues(model, healing.ring), healing.ring.continuity)

@@ -8,6 +8,7 @@ every member has its variables to itself: it may evaluate, predict and save with
 
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -23,6 +24,7 @@ from sparktrain.training.frameworks.keras.keras_patches import replace
 from sparktrain.training.frameworks.keras.start_check import StartCheck
 
 _CALL = "ctx.distribute()"
+_SPEC: Any = PartitionSpec  # untyped
 
 
 def average_by(ring: Ring, optimizer: Any, compression: str) -> Any:
@@ -100,17 +102,29 @@ class GlobalStep:
         """`repeats`: a step leaves the state that it gets as it is. `starts`: it is the first one of all."""
         self._model = model
         self._replacement = replacement
-        ring = replacement.ring
-        self._ring = ring
-        # Keras has no types, and neither has PartitionSpec.
-        spec: Any = PartitionSpec
-        self._copies = NamedSharding(ring.mesh, spec())
-        self._split = NamedSharding(ring.mesh, spec(AXIS))
-        self._device = ring.mesh.devices[ring.rank]
+        self._ring = replacement.ring
+        self._repeats = repeats
         self._compared: set[tuple[str, ...]] = set()
-        self._start: StartCheck | None = StartCheck(ring) if starts else None
-        step = jax.jit(self._step, donate_argnums=() if repeats else 0, out_shardings=self._copies)
-        self._steps = model._make_function(step)
+        self._start: StartCheck | None = StartCheck(self._ring) if starts else None
+
+    # A process that waits for its place in the ring makes a step, and calls it once it has that.
+
+    @cached_property
+    def _copies(self) -> NamedSharding:
+        return NamedSharding(self._ring.mesh, _SPEC())
+
+    @cached_property
+    def _split(self) -> NamedSharding:
+        return NamedSharding(self._ring.mesh, _SPEC(AXIS))
+
+    @cached_property
+    def _device(self) -> Any:
+        return self._ring.mesh.devices[self._ring.rank]
+
+    @cached_property
+    def _steps(self) -> Any:
+        donated = () if self._repeats else 0
+        return self._model._make_function(jax.jit(self._step, donate_argnums=donated, out_shardings=self._copies))
 
     def __call__(self, state: Any, iterator: Iterator[Any]) -> Any:
         """The logs, and the state after a step. Raises OutOfStepError where members have batches of other shapes, or
