@@ -34,7 +34,9 @@ def test_the_chiefs_part_of_a_snapshot_reaches_all_members_whole(length: int, br
         def learn(self, part: bytes) -> None:
             raise AssertionError("this member takes each snapshot")
 
-        def take(self, parts: Any, place: Any, part: bytes, members: list[Any], *, paused: bool, pace_s: float) -> None:
+        def take(
+            self, parts: Any, place: Any, part: bytes, members: list[Any], *, paused: bool, pace_s: float, held: None
+        ) -> None:
             self.taken = part
 
     def train(ring: ThreadRing) -> Any:
