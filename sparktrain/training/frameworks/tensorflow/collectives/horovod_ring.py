@@ -12,6 +12,7 @@ Operations run on the CPU, and tensors of a GPU travel through host memory, unle
 
 import atexit
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -133,7 +134,9 @@ class HorovodRing(NamedRing):
 
         Any thread may call it. It does not block.
         """
-        self.peers.shut_down()
+        # Gloo forgets to fail an operation with a write that fails, and waits for its timeout, while others wait for
+        # this member: it learns of the end by a read.
+        self.peers.shut_down(socket.SHUT_RD)
 
     @property
     def peers(self) -> PeerConnections:
