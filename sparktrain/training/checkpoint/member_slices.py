@@ -22,11 +22,16 @@ class MemberSlices:
     def add(self, name: str, shape: Sequence[int], dtype: str, pieces: Iterable[tuple[Bounds, Array]]) -> None:
         """Copy `pieces` of the tensor `name` of this `shape` and `dtype`, in slices of a file's size at most."""
         for outer, piece in pieces:
-            for start, stop in cut(outer, piece.itemsize, SHARD_BYTES):
-                key = f"{name}@{self.rank}.{len(self.slices)}"
-                self.arrays[key] = copied(as_plain(piece[within((start, stop), outer[0])]), self._spare.get(key))
-                entry = TensorSlice(key=key, name=name, dtype=dtype, shape=tuple(shape), start=start, stop=stop)
-                self.slices.append(entry)
+            for bounds in cut(outer, piece.itemsize, SHARD_BYTES):
+                key = self.note(name, shape, dtype, bounds)
+                self.arrays[key] = copied(as_plain(piece[within(bounds, outer[0])]), self._spare.get(key))
+
+    def note(self, name: str, shape: Sequence[int], dtype: str, bounds: Bounds) -> str:
+        """Add a slice of the tensor `name` to the index alone; returns its key."""
+        key = f"{name}@{self.rank}.{len(self.slices)}"
+        start, stop = bounds
+        self.slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=tuple(shape), start=start, stop=stop))
+        return key
 
 
 def copied(content: Array, spare: Array | None) -> Array:

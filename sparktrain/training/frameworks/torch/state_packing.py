@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from sparktrain.config.param_values import described
-from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, TensorFiles, numeric
-from sparktrain.training.checkpoint.tensor_slices import Bounds, TensorSlice, cut, within
+from sparktrain.training.checkpoint.member_slices import MemberSlices
+from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
+from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.torch import split_tensors
 from sparktrain.training.frameworks.torch.split_tensors import as_numpy, from_numpy, with_numpy_type
 
@@ -102,13 +103,18 @@ class PartPacking(Packing):
 
     def __init__(self, spare: Mapping[str, Array], rank: int, *, held: bool = False) -> None:
         super().__init__(spare, {})
-        self._rank = rank
+        self._member_slices = MemberSlices(rank, spare)
         self._is_held = held
         self._writes_whole = held or not rank
         self._count = 0
-        self.slices: list[TensorSlice] = []
-        if not self._writes_whole:
-            self.arrays.clear()
+        if self._writes_whole:
+            self._member_slices.arrays.update(self.arrays)
+        self.arrays = self._member_slices.arrays
+
+    @property
+    def slices(self) -> list[TensorSlice]:
+        """The index of the slices among the arrays."""
+        return self._member_slices.slices
 
     def _add_tensor(self, value: torch.Tensor, path: Path) -> str:
         name = _tensor_name(path)
@@ -122,23 +128,12 @@ class PartPacking(Packing):
             return name
         else:
             pieces = [(((0,) * value.dim(), tuple(value.shape)), copied_array(value, None, shown(path)))]
+        dtype = split_tensors.dtype_name(value)
         if not pieces and self._is_held:
             # The shape of the tensor is in no other file that this member may have.
-            self._add_slice(value, name, ((0,) * value.dim(), (0,) * value.dim()))
-        for outer, piece in pieces:
-            for bounds in cut(outer, piece.itemsize, SHARD_BYTES):
-                key = self._add_slice(value, name, bounds)
-                self.arrays[key] = _copied_to(self._spare.get(key), piece[within(bounds, outer[0])])
+            self._member_slices.note(name, value.shape, dtype, ((0,) * value.dim(), (0,) * value.dim()))
+        self._member_slices.add(name, value.shape, dtype, pieces)
         return name
-
-    def _add_slice(self, value: torch.Tensor, name: str, bounds: Bounds) -> str:
-        """The key of a piece of the tensor `name`, which is in the index now."""
-        key = f"{name}@{self._rank}.{len(self.slices)}"
-        dtype = str(value.dtype).removeprefix("torch.")
-        shape = tuple(value.shape)
-        start, stop = bounds
-        self.slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=shape, start=start, stop=stop))
-        return key
 
     def _add(self, value: Any, path: Path) -> str:
         self._count += 1
@@ -217,13 +212,6 @@ def _tensor_name(path: Path) -> str:
     if part.parameters and keys[:1] == ["state"] and len(keys) > 1:
         keys[1] = part.parameters.get(keys[1], keys[1])
     return ".".join(map(str, (part.label, *keys)))
-
-
-def _copied_to(spare: Array | None, content: Array) -> Array:
-    if spare is None or (spare.shape, spare.dtype) != (content.shape, content.dtype):
-        return np.array(content, order="C")
-    np.copyto(spare, content)
-    return spare
 
 
 def _key(key: Any, path: Path) -> str | int | float | list[Any] | None:
