@@ -10,8 +10,7 @@ from pathlib import Path
 PAGE = Path(__file__).parents[1] / "docs" / "how-a-trial-lives.md"
 START = "<!-- trainings: written by make tables -->\n\n"
 END = "\n<!-- trainings: end -->\n"
-EVENTS = ["lost", "hangs", "drained", "slow", "preempted", "driver lost", "grows", "shrinks", "standby", "in memory"]
-EVENTS += ["split"]
+EVENTS = ["lost", "hangs", "drained", "slow", "driver lost", "grows", "shrinks", "standby", "in memory", "split"]
 
 
 def cells() -> list[dict[str, str]]:
