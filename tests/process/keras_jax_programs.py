@@ -213,8 +213,8 @@ def read_checkpoint(checkpoint: str, ctx: Any) -> dict[str, float]:
     """Restore what a gang has saved of a split model: into parts of this gang, or whole where there is one member."""
     import keras
 
-    from sparktrain.training.checkpoint.saver import restore
     from sparktrain.training.checkpoint.tensor_files import TensorFiles
+    from sparktrain.training.checkpoint.training_state import restore
     from sparktrain.training.frameworks.keras.model_state import named
 
     if ctx.size > 1:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from sparktrain.training.checkpoint import saver
+from sparktrain.training.checkpoint import training_state
 
 
 @contextmanager
@@ -25,9 +25,9 @@ def member(rank: int, size: int) -> Iterator[None]:
 
 def write_part(folder: Path, step: int, rank: int, *parts: Any) -> int:
     """Put the files of one member into `folder`, as the store has those of all members; the bytes of its tensors."""
-    state = saver.capture(None, step, parts=parts, rank=rank)
+    state = training_state.capture(None, step, parts=parts, rank=rank)
     own = folder / f"of-{rank}"
-    saver._write(own, state)
+    training_state.write_state(own, state)
     for path in own.iterdir():
         path.rename(folder / path.name)
     own.rmdir()

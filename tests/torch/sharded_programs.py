@@ -84,7 +84,7 @@ def die_while_saving(checkpoint: Any, moment: str) -> None:
     elif moment == "half written":
         tensor_files.save_index = die
     elif moment == "written":
-        saver._write = after(saver._write)
+        saver.write_state = after(saver.write_state)
     elif moment == "handed over":
         checkpoint._answer = die
     elif moment == "answered":

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import sparktrain as st
 from sparktrain.errors import SpecError
 from sparktrain.torch import copy_checkpoint, load_checkpoint
-from sparktrain.training.checkpoint import saver
+from sparktrain.training.checkpoint import training_state
 from tests.torch import sharded_programs
 from tests.torch.parts import write_part
 from tests.torch.test_split_state import plain
@@ -131,7 +131,7 @@ def _member(rank: int, size: int, folder: str, plan: str, written: int, losses: 
             sharded_programs.train_step(model, optimizer, step, plan)
         write_part(files, 4, rank, model, optimizer)
     else:
-        assert saver.restore(None, files, rank, size=size, parts=(model, optimizer)).step == 4
+        assert training_state.restore(None, files, rank, size=size, parts=(model, optimizer)).step == 4
     losses.put([sharded_programs.train_step(model, optimizer, step, plan) for step in range(4, STEPS)])
     losses.close()
     losses.join_thread()

@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Partial
 
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.state.gangs.memory_parts import numbered
-from sparktrain.training.checkpoint import saver, sent_files
+from sparktrain.training.checkpoint import sent_files, training_state
 from sparktrain.training.checkpoint.held_parts import HeldParts
 from sparktrain.training.checkpoint.tensor_files import save_held
 from sparktrain.training.frameworks.torch import torch_state
@@ -75,7 +75,7 @@ def write(folder: Path, plan: str = "fsdp", dtype: torch.dtype = torch.float32) 
 def assert_restored(folder: Path, model: nn.Module, rank: int = 0, size: int = 1) -> None:
     """A member with other weights, and an optimizer that is new, gets its parts of what was stored."""
     optimizer = optimizer_of(model)
-    restored = saver.restore(None, folder, rank, size=size, parts=(model, optimizer))
+    restored = training_state.restore(None, folder, rank, size=size, parts=(model, optimizer))
     assert restored.step == WRITTEN
     found = [
         (name, own(weight).clone(), [own(slot).clone() for slot in slots])
@@ -136,7 +136,7 @@ def test_members_get_parts_of_what_one_process_has_saved(tmp_path: Path) -> None
     model = plain()
     optimizer = optimizer_of(model)
     fill(model, optimizer)
-    saver._write(tmp_path / "state", saver.capture(None, WRITTEN, parts=(model, optimizer)))
+    training_state.write_state(tmp_path / "state", training_state.capture(None, WRITTEN, parts=(model, optimizer)))
     for rank in range(3):
         with member(rank, 3):
             assert_restored(tmp_path / "state", network(seed=1), rank, 3)
@@ -148,7 +148,7 @@ def test_a_group_of_one_saves_all_of_it(tmp_path: Path) -> None:
         optimizer = optimizer_of(model)
         fill(model, optimizer)
         assert not torch_state.is_split((model, optimizer))
-        saver._write(tmp_path / "state", saver.capture(None, WRITTEN, parts=(model, optimizer)))
+        training_state.write_state(tmp_path / "state", training_state.capture(None, WRITTEN, parts=(model, optimizer)))
     assert_restored(tmp_path / "state", plain())
 
 
@@ -160,10 +160,11 @@ def test_what_does_not_fit_changes_nothing(tmp_path: Path, capfd: pytest.Capture
         with pytest.raises(
             UserError, match=r"of another \w*Sequential: 2.bias has shape \[7\] in it, and \[8\] in the m"
         ):
-            saver.restore(None, tmp_path / "state", 1, size=2, parts=(model, optimizer_of(model)))
+            training_state.restore(None, tmp_path / "state", 1, size=2, parts=(model, optimizer_of(model)))
         assert torch.equal(own(model[2].weight), before)
     assert "call fully_shard(model)" not in capfd.readouterr().err
-    saver.restore(None, tmp_path / "state", 1, size=2, parts=(model_again := plain(), optimizer_of(model_again)))
+    model_again = plain()
+    training_state.restore(None, tmp_path / "state", 1, size=2, parts=(model_again, optimizer_of(model_again)))
     assert "each member now gets all of it (2.2 KiB): call fully_shard(model) before ctx.ch" in capfd.readouterr().err
 
 
@@ -204,7 +205,7 @@ def test_a_member_restores_what_it_held_in_memory_and_another_gang_all_of_it(
 def test_a_part_in_memory_that_another_plan_needs_is_named(tmp_path: Path) -> None:
     hold(tmp_path, "fsdp")
     with pytest.raises(CheckpointError, match=r"tensor 'model.0.weight' .*: the files have 18 of the 72 elements that"):
-        saver.restore(None, tmp_path / "0", 0, parts=(model := plain(), optimizer_of(model)))
+        training_state.restore(None, tmp_path / "0", 0, parts=(model := plain(), optimizer_of(model)))
 
 
 @pytest.mark.parametrize(
@@ -219,7 +220,7 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path, lost: list[str], proble
     for name in lost:
         (tmp_path / "state" / name).unlink()
     with pytest.raises(CheckpointError, match=problem):
-        saver.restore(None, tmp_path / "state", 0, parts=(plain(),))
+        training_state.restore(None, tmp_path / "state", 0, parts=(plain(),))
 
 
 def test_a_part_that_is_damaged_is_named(tmp_path: Path) -> None:
@@ -227,7 +228,7 @@ def test_a_part_that_is_damaged_is_named(tmp_path: Path) -> None:
     path = tmp_path / "state" / "part-0002-00000.safetensors"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(CheckpointError, match="are no saved state: "):
-        saver.restore(None, tmp_path / "state", 0, parts=(plain(),))
+        training_state.restore(None, tmp_path / "state", 0, parts=(plain(),))
 
 
 def test_what_cannot_be_saved_in_parts_is_refused() -> None:
@@ -237,11 +238,11 @@ def test_what_cannot_be_saved_in_parts_is_refused() -> None:
         terms = DTensor.from_local(torch.ones(3), mesh, [Partial()], run_check=False)
         model.register_buffer("terms", terms)
         with pytest.raises(TypeError, match=r"DTensor of shape \[3\] .* terms of a sum over members: redistribute"):
-            saver.capture(None, 1, parts=(model,), rank=0)
+            training_state.capture(None, 1, parts=(model,), rank=0)
         with pytest.raises(TypeError, match=r"\['terms'\] is a DTensor, and other members hold parts of it: every"):
-            saver.capture(None, 1, parts=(model,))
+            training_state.capture(None, 1, parts=(model,))
         with pytest.raises(TypeError, match=r"extra is a DTensor, .* full_tensor\(\) of PyTorch"):
-            saver.capture(None, 1, extra={"extra": terms})
+            training_state.capture(None, 1, extra={"extra": terms})
 
 
 def test_a_second_save_reuses_the_memory_of_the_first() -> None:
@@ -249,7 +250,7 @@ def test_a_second_save_reuses_the_memory_of_the_first() -> None:
         model = network()
         optimizer = optimizer_of(model)
         fill(model, optimizer)
-        first = saver.capture(None, 1, parts=(model, optimizer), rank=1)
-        second = saver.capture(None, 2, parts=(model, optimizer), rank=1, spare=first.tensors)
+        first = training_state.capture(None, 1, parts=(model, optimizer), rank=1)
+        second = training_state.capture(None, 2, parts=(model, optimizer), rank=1, spare=first.tensors)
         assert all(second.tensors[key] is array for key, array in first.tensors.items())
         assert first.part == second.part

@@ -19,7 +19,7 @@ from torch.utils.data import (
 
 import sparktrain as st
 from sparktrain.errors import DataError, SpecError, UserError
-from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint import tensor_files, training_state
 from sparktrain.training.data import feed_request
 from sparktrain.training.data.position import Position
 from sparktrain.training.data.training_data import TrainingData
@@ -249,10 +249,10 @@ def test_a_checkpoint_after_the_last_batch_of_an_epoch_continues_before_its_end(
     [saving] = shares(DataLoader(samples(), batch_size=4), 1)
     for step, _ in enumerate(saving, 1):
         if step == len(saving):
-            state = saver.capture(None, step, parts=(saving,))
+            state = training_state.capture(None, step, parts=(saving,))
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
     [resumed] = shares(DataLoader(samples(), batch_size=4), 1)
-    saver.restore(None, tmp_path / "state", 0, parts=(resumed,))
+    training_state.restore(None, tmp_path / "state", 0, parts=(resumed,))
     assert resumed.epoch == 0, "what the loop does after the epoch is still to come"
     assert numbers(resumed) == []
     assert resumed.epoch == 1

@@ -12,7 +12,7 @@ import torch
 
 import sparktrain as st
 from sparktrain.state.losses.memory_tier import MemoryTier
-from sparktrain.training.checkpoint import saver
+from sparktrain.training.checkpoint import training_state
 from sparktrain.training.checkpoint.memory_saver import MemorySaver
 from sparktrain.training.frameworks.torch.step_gate import StepGate
 from tests.torch import looping
@@ -109,7 +109,7 @@ def test_a_copy_beside_the_next_step_has_the_state_after_its_own(
         if by_optimizer or step != 3:
             again = torch.nn.Linear(256, 256)
             slots = torch.optim.Adam(again.parameters())
-            saver.restore(None, Path(holder.taken[-1].folder), 0, parts=(again, slots))
+            training_state.restore(None, Path(holder.taken[-1].folder), 0, parts=(again, slots))
             assert_equal((again.state_dict(), slots.state_dict()), states)
     assert memory._retains is by_optimizer
     assert [message.step for message in holder.taken] == ([1, 2, 3, 4, 5] if by_optimizer else [1, 2, 4, 5])

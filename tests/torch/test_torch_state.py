@@ -11,7 +11,7 @@ import torch
 import sparktrain as st
 from sparktrain.errors import UserError
 from sparktrain.training import own_devices
-from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint import tensor_files, training_state
 from sparktrain.training.frameworks.torch import torch_state
 from sparktrain.training.frameworks.torch.torch_framework import Torch
 from tests.support.eager_gangs import KINDS
@@ -38,7 +38,7 @@ class Holder:
 
 
 def stored(folder: Path, *parts: Any) -> Path:
-    state = saver.capture(None, 3, parts=parts)
+    state = training_state.capture(None, 3, parts=parts)
     tensor_files.save(folder, state.tensors, state.document)
     return folder
 
@@ -55,7 +55,7 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
     }
     folder = stored(tmp_path / "state", Holder(state))
     empty = Holder()
-    saver.restore(None, folder, 1, parts=(empty,))
+    training_state.restore(None, folder, 1, parts=(empty,))
     for name, tensor in state["tensors"].items():  # type: ignore[attr-defined]
         again = empty.state["tensors"][name]
         assert again.dtype is tensor.dtype
@@ -73,7 +73,7 @@ def test_rank_0_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
     folder = stored(tmp_path / "state", Holder({}))
     expected = torch.rand(3)
     torch.rand(7)
-    saver.restore(None, folder, 0, parts=(Holder(),))
+    training_state.restore(None, folder, 0, parts=(Holder(),))
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -96,7 +96,7 @@ def test_rank_0_draws_what_it_would_have_drawn(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_saved_is_named(state: Any, problem: str) -> None:
     with pytest.raises(TypeError, match=problem):
-        saver.capture(None, 1, parts=(Holder(state),))
+        training_state.capture(None, 1, parts=(Holder(state),))
 
 
 def schedulers(optimizer: torch.optim.Optimizer) -> list[Any]:
@@ -145,7 +145,7 @@ def test_optimizers_and_schedulers_continue_as_they_were(tmp_path: Path, kind: s
     first = trained(1)
     folder = stored(tmp_path / "state", *first)
     second = trained(2)
-    saver.restore(None, folder, 0, parts=second)
+    training_state.restore(None, folder, 0, parts=second)
     for _ in range(3):
         assert step(first[0], first[1], [*first[2:-1]]) == step(second[0], second[1], [*second[2:-1]])
     for one, other in zip(first[2:-1], second[2:-1], strict=True):
@@ -168,15 +168,15 @@ def test_members_of_a_gang_of_the_same_size_get_their_own_buffers_and_generators
         means.append(trained[1].running_mean)
         draws.append(torch.rand(3))
     # The files are those of rank 1, as where another host has lost its copy.
-    state = saver.capture(None, 3, parts=(trained,), members=members)
+    state = training_state.capture(None, 3, parts=(trained,), members=members)
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
     for rank in range(2):
         again = model()
-        saver.restore(None, tmp_path / "state", rank, size=2, parts=(again,))
+        training_state.restore(None, tmp_path / "state", rank, size=2, parts=(again,))
         assert torch.equal(again[1].running_mean, means[rank])
         assert torch.equal(torch.rand(3), draws[rank])
     grown = model()
-    saver.restore(None, tmp_path / "state", 1, size=3, parts=(grown,))
+    training_state.restore(None, tmp_path / "state", 1, size=3, parts=(grown,))
     assert torch.equal(grown[1].running_mean, means[0]), "in another gang, all have those of rank 0"
 
 
@@ -186,10 +186,10 @@ def test_another_model_changes_nothing(tmp_path: Path) -> None:
     other = torch.nn.Linear(2, 4)
     weights = other.weight.clone()
     with pytest.raises(UserError, match=r"of another Linear: bias has shape \[3\] in it, and \[4\] in the model"):
-        saver.restore(None, folder, 0, parts=(other,))
+        training_state.restore(None, folder, 0, parts=(other,))
     assert torch.equal(other.weight, weights)
     with pytest.raises(UserError, match=r"has states of Linear, and restore\(\) got Linear, SGD: pass what"):
-        saver.restore(None, folder, 0, parts=(model, torch.optim.SGD(model.parameters(), 0.1)))
+        training_state.restore(None, folder, 0, parts=(model, torch.optim.SGD(model.parameters(), 0.1)))
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -12,7 +12,7 @@ import torch
 import sparktrain as st
 from sparktrain.base.model_kinds import kind_of
 from sparktrain.errors import SpecError, UserError
-from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint import tensor_files, training_state
 from tests.torch.ddp_programs import network
 from tests.torch.test_torch_export import loaded
 
@@ -80,14 +80,14 @@ def test_each_call_names_what_it_got_and_what_it_takes(
 def test_a_checkpoint_of_the_one_is_not_restored_into_the_other(tmp_path: Path) -> None:
     models = {"a Keras model": keras_model(), "a model of PyTorch": network()}
     for name, model in models.items():
-        state = saver.capture(model, 3)
+        state = training_state.capture(model, 3)
         tensor_files.save(tmp_path / name, state.tensors, state.document)
     with pytest.raises(UserError, match=r"without a Keras model, and restore\(\) got a Keras model \(Sequential\): pa"):
-        saver.restore(models["a Keras model"], tmp_path / "a model of PyTorch", 0)
+        training_state.restore(models["a Keras model"], tmp_path / "a model of PyTorch", 0)
     with pytest.raises(
         UserError, match=r"without objects that have state_dict\(\), and .* got a model of PyTorch \(Se"
     ):
-        saver.restore(models["a model of PyTorch"], tmp_path / "a Keras model", 0)
+        training_state.restore(models["a model of PyTorch"], tmp_path / "a Keras model", 0)
 
 
 def test_stored_weights_of_pytorch_are_not_given_to_a_keras_model(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from sparktrain.base.clock import SystemClock
 from sparktrain.errors import UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered
-from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint import tensor_files, training_state
 from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.export import export
 from sparktrain.training.frameworks.keras import model_state
@@ -48,7 +48,7 @@ def train_step(model: Any) -> float:
 
 
 def save(model: Any, folder: Path, step: int, **values: Any) -> None:
-    state = saver.capture(model, step, **values)
+    state = training_state.capture(model, step, **values)
     tensor_files.save(folder, state.tensors, state.document)
 
 
@@ -82,7 +82,7 @@ def train_resumed(folder: str, shift: bool) -> dict[str, float]:
     model = small_model(shift=shift)
     random.seed(0)  # whatever the function has drawn before it resumes
     np.random.seed(0)
-    restored = saver.restore(model, Path(folder) / "state", rank=0)
+    restored = training_state.restore(model, Path(folder) / "state", rank=0)
     assert (restored.step, restored.epoch, restored.batch) == (SAVED, 1, 2)
     losses = [*restored["losses"], *(train_step(model) for _ in range(SAVED, STEPS))]
     compare(model, Path(folder) / "end.npz")
@@ -100,7 +100,7 @@ def resume_as_another_rank(folder: str) -> None:
     }
     own_global, own_python = model_state.global_seed(), random.getstate()
     assert own
-    saver.restore(model, Path(folder) / "state", rank=1)
+    training_state.restore(model, Path(folder) / "state", rank=1)
     with tensor_files.TensorFiles(Path(folder) / "state") as files:
         for name, each in model_state.named(model).items():
             stored = files.read(name) if name in files else None
@@ -131,7 +131,7 @@ def resume_own_optimizers(folder: str) -> dict[str, float]:
     save(model, Path(folder) / "own", 1)
     found = model_of(built=True), model_of(built=False)
     for each in found:
-        saver.restore(each, Path(folder) / "own", rank=0)
+        training_state.restore(each, Path(folder) / "own", rank=0)
         assert each.get_weights()[0].tolist() == model.get_weights()[0].tolist()
     ends = [[model_state.value(each).tolist() for each in one.second.variables] for one in (model, *found)]
     assert ends[0] == ends[1]
@@ -198,7 +198,7 @@ def refuse_other_models(folder: str) -> None:
     ):
         before = everything_but_generators(model)
         with pytest.raises(UserError) as caught:
-            saver.restore(model, Path(folder) / "state", rank=0)
+            training_state.restore(model, Path(folder) / "state", rank=0)
         assert str(caught.value).startswith(f"the checkpoint of step {SAVED} is of another model")
         assert words in str(caught.value)
         assert str(caught.value).count("float32") <= 5 + 5 + 2 * 5
@@ -214,18 +214,18 @@ def refuse_an_unbuilt_model() -> None:
 
     model = keras.Sequential([keras.layers.Dense(1)])
     with pytest.raises(UserError, match="has no variables yet: build it first"):
-        saver.capture(model, 0)
+        training_state.capture(model, 0)
 
 
 def resume_in_bfloat16(folder: str) -> None:
     model = small_model(dtype="bfloat16")
-    unneeded = saver.capture(model, 0).tensors
+    unneeded = training_state.capture(model, 0).tensors
     train_step(model)
     save(model, Path(folder) / "bfloat16", 1, spare=unneeded)
     before = everything_but_generators(model)
     train_step(model)
     assert before != everything_but_generators(model)
-    saver.restore(model, Path(folder) / "bfloat16", rank=0)
+    training_state.restore(model, Path(folder) / "bfloat16", rank=0)
     assert before == everything_but_generators(model)
     assert {each.dtype for each in model.weights} == {"bfloat16"}
 
@@ -250,7 +250,7 @@ def capture_into_spare_memory() -> dict[str, float]:
     layers = [keras.layers.Dense(2040, use_bias=False) for _ in range(2)]
     model = keras.Sequential([keras.Input((2040,)), *layers])
     model.compile(keras.optimizers.Adam(), "mse")
-    spare = saver.capture(model, 0).tensors
+    spare = training_state.capture(model, 0).tensors
     opened: list[object] = []
     capturing = False
 
@@ -261,7 +261,7 @@ def capture_into_spare_memory() -> dict[str, float]:
     sys.addaudithook(watch)  # for the life of this process, as all audit hooks are
     tracemalloc.start()
     capturing = True
-    tensors = saver.capture(model, 1, spare=spare).tensors
+    tensors = training_state.capture(model, 1, spare=spare).tensors
     capturing = False
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -13,7 +13,7 @@ import pytest
 
 from sparktrain.errors import UserError
 from sparktrain.state.outcome import FailureKind
-from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint import tensor_files, training_state
 from sparktrain.training.frameworks.boosting_framework import LIGHTGBM, XGBOOST
 from sparktrain.training.frameworks.contract import Framework
 from sparktrain.training.frameworks.imported import ALL, imported, keeper
@@ -244,14 +244,14 @@ def test_errors_of_others_are_none_of_a_framework(framework: Framework) -> None:
 def test_a_state_comes_back_as_it_was_and_its_arrays_are_reused(use: Any, tmp_path: Path) -> None:
     parts = use.parts(5)
     assert keeper(parts) is next(framework for framework in ALL if framework.module == use.framework.module)
-    state = saver.capture(None, 3, parts=parts)
+    state = training_state.capture(None, 3, parts=parts)
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
 
     other_parts = use.parts(6)
-    before = saver.capture(None, 3, parts=other_parts)
-    saver.restore(None, tmp_path / "state", 0, parts=other_parts)
-    restored = saver.capture(None, 3, parts=other_parts)
-    again = saver.capture(None, 3, parts=other_parts, spare=restored.tensors)
+    before = training_state.capture(None, 3, parts=other_parts)
+    training_state.restore(None, tmp_path / "state", 0, parts=other_parts)
+    restored = training_state.capture(None, 3, parts=other_parts)
+    again = training_state.capture(None, 3, parts=other_parts, spare=restored.tensors)
 
     assert contents(restored) == contents(state) != contents(before)  # names of Keras count its models
     large = [name for name in restored.tensors if name not in module_of(use).of_chief(other_parts)]
@@ -261,9 +261,9 @@ def test_a_state_comes_back_as_it_was_and_its_arrays_are_reused(use: Any, tmp_pa
 
 @STATE_USES
 def test_the_state_of_another_framework_is_refused_with_the_next_step(use: Any, tmp_path: Path) -> None:
-    tensor_files.save(tmp_path / "state", {}, saver.capture(None, 3).document)
+    tensor_files.save(tmp_path / "state", {}, training_state.capture(None, 3).document)
     with pytest.raises(UserError, match=r"step 3 was saved without .*restore\(\)"):
-        saver.restore(None, tmp_path / "state", 0, parts=use.parts(5))
+        training_state.restore(None, tmp_path / "state", 0, parts=use.parts(5))
     assert not module_of(use).assign_metrics(use.parts(5), tensor_files.TensorFiles(tmp_path / "state"), (0, 1))
 
 
@@ -273,10 +273,10 @@ def test_members_differ_in_generators_alone(use: Any) -> None:
     differing = module_of(use).of_chief(parts)
     assert module_of(use).are_equal(parts)
     assert differing
-    assert differing.keys() < saver.capture(None, 3, parts=parts).tensors.keys()
+    assert differing.keys() < training_state.capture(None, 3, parts=parts).tensors.keys()
 
 
-def contents(state: saver.State) -> list[bytes]:
+def contents(state: training_state.State) -> list[bytes]:
     return [array.tobytes() for array in state.tensors.values()]
 
 

@@ -14,9 +14,15 @@ import numpy as np
 from sparktrain.base.formatting import size
 from sparktrain.errors import CheckpointError, RingError
 from sparktrain.state.gangs.memory_parts import Layout, PartCopy, copies, numbered
-from sparktrain.training.checkpoint.process_generators import OWN
-from sparktrain.training.checkpoint.saver import State, StatePart, capture, is_split, state_module
 from sparktrain.training.checkpoint.tensor_files import HELD, Array, held_files
+from sparktrain.training.checkpoint.training_state import (
+    State,
+    StatePart,
+    capture,
+    framework_states,
+    is_split,
+    state_module,
+)
 
 PASS_S = 60.0
 """How long a part may take from one member to another one; a member that is lost ends its connections before."""
@@ -49,8 +55,7 @@ class HeldParts:
         process = capture(None, step, epoch=epoch, batch=batch, members=members)
         module = state_module(parts, _NAME)
         entries, tensors, slices = module.captured_held(parts, spare, self.own)
-        states = [{name: array for name, array in member.items() if name != OWN} for member in members]
-        tensors = module.with_members(tensors, states)
+        tensors = module.with_members(tensors, framework_states(members))
         part = StatePart(self.own, tuple(slices))
         return State(step, tensors | process.tensors, {**process.document, **entries, HELD: True}, part)
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from sparktrain.training.checkpoint.process_generators import OWN, packed
-from sparktrain.training.checkpoint.saver import state_module
 from sparktrain.training.checkpoint.tensor_files import Array
+from sparktrain.training.checkpoint.training_state import state_module
 from sparktrain.training.collectives.ring import Ring
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sparktrain.base.clock import Clock
 from sparktrain.errors import SpecError
-from sparktrain.training.checkpoint.saver import is_split, state_module
+from sparktrain.training.checkpoint.training_state import is_split, state_module
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.collectives.step_notes import StepReports
 from sparktrain.training.data.feed_cursors import cursor_of

@@ -33,8 +33,8 @@ from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.extras import EXTRA, pack
 from sparktrain.training.checkpoint.held_parts import HeldParts
 from sparktrain.training.checkpoint.process_generators import generators
-from sparktrain.training.checkpoint.saver import State, capture, state_module
 from sparktrain.training.checkpoint.tensor_files import ONE_FILE, Array
+from sparktrain.training.checkpoint.training_state import State, capture, state_module
 from sparktrain.training.notices import notice
 
 _HEADER_BYTES = 8

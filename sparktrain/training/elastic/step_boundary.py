@@ -19,7 +19,7 @@ from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint.held_parts import held_parts
 from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
-from sparktrain.training.checkpoint.saver import state_module
+from sparktrain.training.checkpoint.training_state import state_module
 from sparktrain.training.collectives.ring import Ring
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic.boundary_schedule import BoundarySchedule

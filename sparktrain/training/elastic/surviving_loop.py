@@ -18,8 +18,8 @@ from sparktrain.errors import RingError
 from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
 from sparktrain.training.checkpoint.process_generators import assign_drawn, drawn_states, generators
-from sparktrain.training.checkpoint.saver import ALIKE, capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
+from sparktrain.training.checkpoint.training_state import ALIKE, capture, peek
 from sparktrain.training.collectives.continuity import MissedCallError
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.data.feed_cursors import cursor_of

@@ -14,7 +14,7 @@ import pytest
 from sparktrain.base.model_kinds import kind_of
 from sparktrain.errors import SpecError
 from sparktrain.ml.prediction import _url_of
-from sparktrain.training.checkpoint.saver import state_module
+from sparktrain.training.checkpoint.training_state import state_module
 from sparktrain.training.export import export
 from sparktrain.training.frameworks.keras.keras_framework import check_optimizer
 from sparktrain.training.learning_rates import warmup_lr

@@ -15,10 +15,11 @@ import pytest
 from sparktrain.base.clock import SystemClock
 from sparktrain.errors import CheckpointError, UserError
 from sparktrain.protocol.pipe_messages import Snapshot, SnapshotAnswered, Unsaved
-from sparktrain.training.checkpoint import saver, tensor_files
+from sparktrain.training.checkpoint import saver, tensor_files, training_state
 from sparktrain.training.checkpoint.process_generators import OWN, packed
-from sparktrain.training.checkpoint.saver import CheckpointSaver, capture
+from sparktrain.training.checkpoint.saver import CheckpointSaver
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
+from sparktrain.training.checkpoint.training_state import capture
 
 SOON_S = 30.0
 
@@ -134,17 +135,17 @@ def test_each_member_of_a_gang_of_the_same_size_continues_with_its_own_generator
     for rank in range(2):
         _draw(rank)
         members.append({OWN: packed()})
-    state = saver.capture(None, 4, members=members)
+    state = training_state.capture(None, 4, members=members)
     tensor_files.save(tmp_path / "state", state.tensors, state.document)
     assert state.document["members"] == 0, "no framework has arrays of its own"
     for rank in range(2):
         _draw(rank)
         expected = [random.gauss(0, 1), random.random(), *np.random.normal(size=3).tolist()]
         np.random.seed(9)
-        saver.restore(None, tmp_path / "state", rank, size=2)
+        training_state.restore(None, tmp_path / "state", rank, size=2)
         assert [random.gauss(0, 1), random.random(), *np.random.normal(size=3).tolist()] == expected
     before = random.getstate()
-    saver.restore(None, tmp_path / "state", 1, size=3)
+    training_state.restore(None, tmp_path / "state", 1, size=3)
     assert random.getstate() == before, "rank 1 of another gang is another member"
 
 
@@ -184,7 +185,7 @@ def test_each_member_of_a_split_model_saves_its_part_and_any_reads_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = SplitModel()
-    monkeypatch.setattr(saver, "state_module", lambda parts, call: model)
+    monkeypatch.setattr(training_state, "state_module", lambda parts, call: model)
     whole = tmp_path / "whole"
     whole.mkdir()
     for rank in range(3):
@@ -208,7 +209,7 @@ def test_each_member_of_a_split_model_saves_its_part_and_any_reads_all(
 def test_a_part_that_cannot_be_written_is_reported_as_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(saver, "state_module", lambda parts, call: SplitModel())
+    monkeypatch.setattr(training_state, "state_module", lambda parts, call: SplitModel())
     agent = Agent()
     (tmp_path / "scratch").write_text("no folder")
     saving = CheckpointSaver(agent, tmp_path / "scratch", "", 1, SystemClock(), size=2)

@@ -16,8 +16,8 @@ import keras
 from sparktrain.rundir.newest_step import newest_step
 from sparktrain.state.agent_messages import Seating
 from sparktrain.training.checkpoint import tensor_files
-from sparktrain.training.checkpoint.saver import capture, peek
 from sparktrain.training.checkpoint.tensor_files import TensorFiles
+from sparktrain.training.checkpoint.training_state import capture, peek
 from sparktrain.training.collectives.ring_healing import RingHealing
 from sparktrain.training.elastic.elastic_training import ElasticTraining
 from sparktrain.training.elastic.state_source import RingAgreement, RingRefusalError, RingStanding
