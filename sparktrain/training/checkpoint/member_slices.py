@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from sparktrain.training.checkpoint.tensor_files import SHARD_BYTES, Array, as_plain
-from sparktrain.training.checkpoint.tensor_slices import Bounds, TensorSlice, cut, within
+from sparktrain.training.checkpoint.tensor_slices import Bounds, TensorSlice, cut, slice_key, within
 
 
 class MemberSlices:
@@ -28,7 +28,7 @@ class MemberSlices:
 
     def note(self, name: str, shape: Sequence[int], dtype: str, bounds: Bounds) -> str:
         """Add a slice of the tensor `name` to the index alone; returns its key."""
-        key = f"{name}@{self.rank}.{len(self.slices)}"
+        key = slice_key(name, self.rank, len(self.slices))
         start, stop = bounds
         self.slices.append(TensorSlice(key=key, name=name, dtype=dtype, shape=tuple(shape), start=start, stop=stop))
         return key

@@ -23,8 +23,10 @@ from sparktrain.training.checkpoint.tensor_slices import (
     assemble,
     bounds_of,
     index_file,
+    naming,
     read_indices,
     save_index,
+    writer_of,
 )
 
 SHARD_BYTES = 127 * 2**20
@@ -173,12 +175,15 @@ class TensorFiles:
             is_held = isinstance(self.document, dict) and self.document.get(HELD)
             self._slices = read_indices(folder, whole=not is_held)
             for path in sorted(folder.glob("*.safetensors")):
-                self._index(_MappedFile(path, self._open.enter_context(safe_open(path, framework="np"))))
+                with naming(path):
+                    self._index(_MappedFile(path, self._open.enter_context(safe_open(path, framework="np"))))
             self._names = self._all_names()
         except (OSError, SafetensorError, *_CORRUPT) as error:
             self._parts.clear()
             self._open.close()
-            raise CheckpointError(f"files in {folder} are no saved state: {error}") from error
+            raise CheckpointError(
+                f"files in {folder} are no saved state: {error}; copy all of them again, or use another checkpoint"
+            ) from error
 
     def __enter__(self) -> Self:
         return self
@@ -249,7 +254,10 @@ class TensorFiles:
         """The names of all tensors. Raises ValueError where slices are missing in the files."""
         keys = {entry.key for entries in self._slices.values() for entry in entries if 0 not in entry.piece_shape}
         if missing := keys - self._parts.keys():
-            raise ValueError(f"the files lack {len(missing)} slices of tensors, such as {min(missing)!r}")
+            raise ValueError(
+                f"the files part-*.safetensors lack {len(missing)} slices of tensors that slices-*.json name, such as "
+                f"{min(missing)!r} of rank {writer_of(min(missing))}"
+            )
         return (self._parts.keys() - keys) | self._slices.keys()
 
     def _sliced(self, name: str, index: Index) -> Array:

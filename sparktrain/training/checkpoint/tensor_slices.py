@@ -6,6 +6,7 @@ that share elements are equal. A reader of some elements reads only the slices t
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,32 @@ def read_indices(folder: Path, *, whole: bool = True) -> dict[str, list[TensorSl
     """
     slices: dict[str, list[TensorSlice]] = {}
     for path in sorted(folder.glob("slices-*.json")):
-        for entry in from_json(path.read_bytes(), list[TensorSlice]):
-            slices.setdefault(entry.name, []).append(entry)
+        with naming(path):
+            for entry in from_json(path.read_bytes(), list[TensorSlice]):
+                slices.setdefault(entry.name, []).append(entry)
     for name, entries in slices.items() if whole else ():
         if problem := _problem(entries):
             raise ValueError(f"the slices of {name!r} {problem}")
     return slices
+
+
+def slice_key(name: str, rank: int, number: int) -> str:
+    """The key of slice `number` of the member `rank`, of the tensor `name`."""
+    return f"{name}@{rank}.{number}"
+
+
+def writer_of(key: str) -> str:
+    """The rank in the key of a slice."""
+    return key.rpartition("@")[2].partition(".")[0]
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Have an error that comes from the content of the file have its name. Raises ValueError."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{path.name}: {error}") from error
 
 
 def cut(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
@@ -140,6 +161,7 @@ def _problem(entries: Sequence[TensorSlice]) -> str:
         return "are of several tensors"
     if any(len(entry.start) != len(shape) or len(entry.stop) != len(shape) for entry in entries):
         return f"have other dimensions than {shape}"
+    writers = ", ".join(sorted({writer_of(entry.key) for entry in entries}))
     entries = _distinct(entries)
     starts = np.array([entry.start for entry in entries], "int64").reshape(len(entries), len(shape))
     stops = np.array([entry.stop for entry in entries], "int64").reshape(len(entries), len(shape))
@@ -147,7 +169,10 @@ def _problem(entries: Sequence[TensorSlice]) -> str:
         return f"reach beyond its shape {shape}"
     count = sum(math.prod(entry.piece_shape) for entry in entries)
     if count != math.prod(shape):
-        return f"have {count} of its {math.prod(shape)} elements: the part of a member is missing"
+        return (
+            f"have {count} of its {math.prod(shape)} elements, of rank {writers}: the files slices-*.json and "
+            "part-*.safetensors of another rank are missing"
+        )
     for number in range(len(entries) - 1):
         apart = (stops[number + 1 :] <= starts[number]) | (starts[number + 1 :] >= stops[number])
         if not apart.any(axis=1).all():

@@ -137,13 +137,13 @@ def changed(folder: Path, **fields: Any) -> None:
     ("fields", "problem"),
     [
         ({"start": (1, 0), "stop": (3, 2)}, "overlap"),
-        ({"start": (0, 0), "stop": (2, 2)}, "have 4 of its 8 elements: the part of a member is missing"),
+        ({"start": (0, 0), "stop": (2, 2)}, "have 4 of its 8 elements, of rank 0, 1: the files slices-"),
         ({"start": (2, 0), "stop": (5, 2)}, r"reach beyond its shape \(4, 2\)"),
         ({"start": (-1, 0), "stop": (1, 2)}, r"reach beyond its shape \(4, 2\)"),
-        ({"start": (3, 0)}, "have 6 of its 8 elements: the part of a member is missing"),
+        ({"start": (3, 0)}, "have 6 of its 8 elements, of rank 0, 1: the files slices-"),
         ({"start": (2,), "stop": (4,)}, r"have other dimensions than \(4, 2\)"),
         ({"dtype": "float64"}, "are of several tensors"),
-        ({"key": "elsewhere"}, "the files lack 1 slices of tensors, such as 'elsewhere'"),
+        ({"key": "elsewhere"}, "safetensors lack 1 slices of tensors .*, such as 'elsewhere'"),
     ],
 )
 def test_slices_that_do_not_make_a_tensor(tmp_path: Path, fields: dict[str, Any], problem: str) -> None:
@@ -162,11 +162,28 @@ def test_files_of_other_numbers_than_the_index_has(tmp_path: Path) -> None:
         files.read("w")
 
 
-@pytest.mark.parametrize("lost", ["slices-0001.json", "part-0001-00000.safetensors"])
-def test_a_member_whose_file_is_missing_is_an_error(tmp_path: Path, lost: str) -> None:
+@pytest.mark.parametrize(
+    ("lost", "problem"),
+    [
+        (
+            "slices-0001.json",
+            r"4 of its 8 elements, of rank 0: .*rank are missing; copy all of them again, or use another",
+        ),
+        ("part-0001-00000.safetensors", r"part-\*.safetensors lack 1 slices .*, such as 'w@1.0' of rank 1; copy all"),
+    ],
+)
+def test_a_member_whose_file_is_missing_is_named(tmp_path: Path, lost: str, problem: str) -> None:
     write(tmp_path, {"w": (numbers((4, 2), "float32"), (2, 1))}, {})
     (tmp_path / lost).unlink()
-    with pytest.raises(CheckpointError, match=r"part of a member is missing|files lack 1 slices"):
+    with pytest.raises(CheckpointError, match=problem):
+        TensorFiles(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["slices-0001.json", "part-0001-00000.safetensors"])
+def test_a_file_that_is_cut_is_named(tmp_path: Path, name: str) -> None:
+    write(tmp_path, {"w": (numbers((4, 2), "float32"), (2, 1))}, {})
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-8])
+    with pytest.raises(CheckpointError, match=f"are no saved state: {name}: .*; copy all of them again"):
         TensorFiles(tmp_path)
 
 
