@@ -291,7 +291,14 @@ class CheckpointSaver:
 
         The last call: nothing can be saved after it.
         """
-        if problem := self._wait(self._quiet_s if self._lacks_parts else timeout_s):
+        problem = self._wait(min(self._quiet_s if self._lacks_parts else self._save_timeout_s, timeout_s))
+        if (late := self._late()) is not None and not self._lacks_parts:
+            notice(
+                f"step {late.snapshot.step} is still being checkpointed, and the function has ended: its process "
+                f"waits, up to {timeout_s:.0f} s{self._hint(late)}"
+            )
+            problem = self._wait(timeout_s)
+        if problem:
             self._warn(problem)
         with self._changed:
             self._over = True
@@ -313,8 +320,7 @@ class CheckpointSaver:
         with self._changed:
             if self._lacks_parts or self._changed.wait_for(self._all_through, self._quiet_s):
                 return
-            late = self._in_flight or self._staged
-        if late is not None and not self._warned_of_wait:
+        if (late := self._late()) is not None and not self._warned_of_wait:
             self._warned_of_wait = True
             notice(
                 f"step {late.snapshot.step} is still being checkpointed, and step {step} is due: training "
@@ -327,6 +333,9 @@ class CheckpointSaver:
 
     def _all_through(self) -> bool:
         return self._staged is None and self._in_flight is None
+
+    def _late(self) -> _Job | None:
+        return self._in_flight or self._staged
 
     def _take_spare(self) -> dict[str, Array]:
         """Tensors that are no longer needed: of a waiting state, which is replaced now, or of one that is in files."""

@@ -289,7 +289,9 @@ def test_finish_reports_a_late_save(tmp_path: Path, capfd: pytest.CaptureFixture
     saving = checkpoints(Agent(at_once=False), tmp_path)
     saving.save(1)
     saving.finish(0.0)
-    assert "step 1 was not checkpointed within 0 s" in capfd.readouterr().err
+    printed = capfd.readouterr().err
+    assert "step 1 is still being checkpointed, and the function has ended: its process waits, up to 0 s" in printed
+    assert "step 1 was not checkpointed within 0 s" in printed
 
 
 @pytest.mark.parametrize("when", ["sending", "waiting"])
