@@ -131,6 +131,20 @@ def train_with_zero(ctx: Any) -> None:
     ctx.checkpoint.restore(model, optimizer)
 
 
+def train_with_a_divide_factor(sums: bool, ctx: Any) -> dict[str, float]:
+    """The loss of a second step, of gradients that are divided by another number than that of the members."""
+    dist.init_process_group("gloo")
+    model = network()
+    model.set_gradient_divide_factor(3.0)
+    model.set_force_sum_reduction_for_comms(sums)
+    optimizer = optimizer_of(model)
+    with ctx.memory_checkpoints(model, optimizer) as memory:
+        for step in (1, 2):
+            loss = train_step(model, optimizer, step)
+            memory.step(step)
+    return {"loss": loss}
+
+
 def train_with_a_guard(folder: str, steps: int, ctx: Any) -> None:
     """Save on rank 0 alone, as is right for a model that each member has whole."""
     dist.init_process_group("gloo")

@@ -118,6 +118,16 @@ def test_an_optimizer_of_parts_that_cannot_be_saved_is_refused_before_training(p
         pool.run(sharded_programs.train_with_zero, workers=2, dir=str(tmp_path), name="zero", progress=False)
 
 
+def test_a_reduction_that_gloo_lacks_is_refused_before_training(pool: st.Pool, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"workers": 2, "dir": str(tmp_path), "progress": False}
+    with pytest.raises(
+        st.RunFailedError, match=r"PREMUL_SUM\), and Gloo .*: call model\.set_force_sum_reduction_for_com"
+    ):
+        pool.run(sharded_programs.train_with_a_divide_factor, {"sums": False}, name="refused", **options)
+    result = pool.run(sharded_programs.train_with_a_divide_factor, {"sums": True}, name="summed", **options)
+    assert result.metrics["loss"] > 0
+
+
 def _member(rank: int, size: int, folder: str, plan: str, written: int, losses: Any) -> None:
     """Train four steps and write a part of the state after them, or read the state; note the losses of the others."""
     torch.set_num_threads(1)

@@ -15,7 +15,7 @@ from sparktrain.training.data.feed_cursors import cursor_of
 from sparktrain.training.data.position import Position
 from sparktrain.training.elastic.step_boundary import StepBoundary
 from sparktrain.training.elastic.surviving_loop import SurvivingLoop
-from sparktrain.training.frameworks.imported import check_saved, loops_of
+from sparktrain.training.frameworks.imported import check_parts, loops_of
 from sparktrain.training.judgement import Judgement
 from sparktrain.training.metrics import passed_count
 
@@ -53,7 +53,7 @@ class MemoryCheckpoints:
         """
         if parts:
             state_module(parts, "ctx.memory_checkpoints")
-            check_saved(parts)
+            check_parts(parts)
         self._parts = tuple(parts)
         self._cursors = [cursor for part in parts if (cursor := cursor_of(part)) is not None]
         self._boundary = boundary

@@ -47,7 +47,7 @@ from sparktrain.training.checkpoint.training_state import (
     write_state,
 )
 from sparktrain.training.data.feed_cursors import cursor_of
-from sparktrain.training.frameworks.imported import check_saved
+from sparktrain.training.frameworks.imported import check_parts
 from sparktrain.training.metrics import passed_count
 from sparktrain.training.notices import notice
 
@@ -250,7 +250,7 @@ class CheckpointSaver:
         the same random numbers as rank 0. Blocks on the local disk. Raises UserError when the checkpoint is of another
         model, CheckpointError when the files cannot be read.
         """
-        check_saved(parts_of(model, parts))
+        check_parts(parts_of(model, parts))
         if not (folder := self._folder()):
             return None
         restored = restore(model, Path(folder), self._rank, size=self._size, alike=alike, parts=parts)

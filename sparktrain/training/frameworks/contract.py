@@ -79,15 +79,19 @@ class Framework(ABC):
       or the state of the optimizers. All members call it after the same step; it blocks until they do;
     * `is_split(parts)`: whether members hold parts of the arrays; only then it needs
     * `captured_part(parts, spare, rank)`: as `captured`, of what the member `rank` alone writes, and the list of its
-      slices. Rank 0 writes what is not split.
+      slices. Rank 0 writes what is not split;
+    * `captured_held(parts, spare, part)`, for memory checkpoints: as `captured_part`, of all that a member holds of
+      part number `part`, and of what is not split;
+    * `held_digest(parts)`: an integer, equal on members that hold equal parts.
     """
 
     def keeps(self, value: object) -> bool:
         """Whether `state` saves `value`. A framework that the process has not imported keeps nothing of it."""
         return False
 
-    def check_saved(self, parts: Sequence[object]) -> None:  # noqa: B027 - most can save what they keep
-        """Raise TypeError for one of `parts` that the framework keeps, and that `state` cannot save."""
+    def check_parts(self, parts: Sequence[object]) -> None:  # noqa: B027 - most can save what they keep
+        """Raise TypeError for one of `parts` that the framework keeps and `state` cannot save, UserError for one with
+        which no step can end."""
 
     def owns(self, value: object) -> bool:
         """Whether `value` is a model or an optimizer that the framework distributes by itself, and Keras does not."""

@@ -96,10 +96,10 @@ def keeper(parts: Sequence[object]) -> Framework | None:
     return next((framework for framework in ALL if all(map(framework.keeps, parts))), None)
 
 
-def check_saved(parts: Sequence[object]) -> None:
+def check_parts(parts: Sequence[object]) -> None:
     """Raise TypeError for parts with a state that no checkpoint can have, before they train."""
     for framework in imported():
-        framework.check_saved(parts)
+        framework.check_parts(parts)
 
 
 def split_arrays(value: object) -> Any:

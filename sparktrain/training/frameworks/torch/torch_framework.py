@@ -38,8 +38,8 @@ class Torch(Framework):
             callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict")
         )
 
-    def check_saved(self, parts: Sequence[object]) -> None:
-        """Refuse `ZeroRedundancyOptimizer`: see base class."""
+    def check_parts(self, parts: Sequence[object]) -> None:
+        """See base class. Refuse `ZeroRedundancyOptimizer`, and operations that Gloo lacks."""
         kind = getattr(sys.modules.get("torch.distributed.optim"), "ZeroRedundancyOptimizer", ())
         if any(isinstance(part, kind) for part in parts):
             raise TypeError(
@@ -47,6 +47,10 @@ class Torch(Framework):
                 "state_dict() has all of it. Use the optimizer itself, such as torch.optim.AdamW(model.parameters()), "
                 "and fully_shard(model) before it: then each member holds and saves its part of both"
             )
+        if "torch.distributed.fsdp" in sys.modules:
+            from sparktrain.training.frameworks.torch.gloo_reductions import check_reductions
+
+            check_reductions(parts)
 
     def owns(self, value: object) -> bool:
         """See base class. A Keras model on PyTorch is one of Keras."""
