@@ -204,6 +204,8 @@ class Gate:
         splice.close()
 
     def _accept(self, listening: Any) -> None:
+        if not self._spare:
+            self._keep_spare()  # another thread was faster when the last one was given up
         while True:
             try:
                 peer, address = listening.accept()

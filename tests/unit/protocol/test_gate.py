@@ -58,6 +58,12 @@ class Scene:
         peer.settimeout(TIMEOUT_S)
         return peer
 
+    def stranger(self) -> socket.socket:
+        """A peer that has a descriptor, and that has not connected yet."""
+        peer = self.stack.enter_context(socket.socket())
+        peer.settimeout(TIMEOUT_S)
+        return peer
+
     def accept(self) -> tuple[socket.socket, str]:
         """The server's side of the next peer that is let in, and its name."""
         there, name = self.server.accept()
@@ -302,24 +308,62 @@ def fill() -> list[int]:
             return fillers
 
 
+@contextmanager
+def filled(above: int) -> Iterator[list[int]]:
+    """A process with no descriptor left, of which some 50 above the number `above` are yielded, and closed."""
+    for thread in threading.enumerate():
+        if thread.name == "sparktrain-tidy":  # it would give descriptors back that `fill` could not take
+            thread.join(TIMEOUT_S)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (above + 50, hard))
+    fillers = fill()
+    try:
+        yield fillers
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)
+
+
 def test_a_process_without_descriptors_closes_who_comes_and_goes_on() -> None:
     with opened() as scene:
         peer, there = scene.pair()
-        stranger = scene.stack.enter_context(socket.socket())
-        stranger.settimeout(TIMEOUT_S)
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (stranger.fileno() + 50, hard))
-        fillers = fill()
-        try:
+        stranger = scene.stranger()
+        with filled(stranger.fileno()):
             stranger.connect(scene.address)
             assert closed(stranger)
             there.sendall(b"a")
             assert peer.recv(1) == b"a"
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            for each in fillers:
-                os.close(each)
         scene.pair()
+
+
+def test_it_has_a_spare_descriptor_again_after_another_thread_took_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    open_file = os.open
+
+    def taking(path: str, flags: int, *arguments: int, **options: int) -> int:
+        descriptor = open_file(path, flags, *arguments, **options)
+        if taken or threading.current_thread().name != "sparktrain-gate":
+            return descriptor
+        taken.append(descriptor)
+        raise OSError(errno.EMFILE, "another thread was faster")
+
+    with opened() as scene:
+        peer, there = scene.pair()
+        first, second, third = (scene.stranger() for _ in range(3))
+        with filled(third.fileno()) as fillers:
+            monkeypatch.setattr(gate.os, "open", taking)
+            first.connect(scene.address)
+            assert closed(first)
+            wait_until(lambda: bool(taken), TIMEOUT_S, "the gate to look for another one")
+            os.close(taken[0])
+            second.connect(scene.address)
+            assert closed(second)
+            there.sendall(b"a")
+            assert peer.recv(1) == b"a"  # so the gate has gone on
+            fillers += fill()
+            third.connect(scene.address)
+            assert closed(third)
 
 
 def test_the_soft_limit_of_descriptors_is_raised() -> None:
