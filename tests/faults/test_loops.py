@@ -121,6 +121,10 @@ STANDBY = pytest.mark.all(
     case="a process that waits for a place in a loop",
     covered_by="`faults/test_standbys`: one that waits for a place in a fit; loops that heal",
 )
+SPOILT = pytest.mark.all(
+    case="other weights in a loop, after a loss",
+    covered_by="at its end; `faults/test_healing_fits`: in a fit, after a loss",
+)
 SMALLER = pytest.mark.all(
     case="a loop of three that becomes smaller for good, also after a step, and where a member is a step ahead",
     covered_by="a loop of three that becomes smaller for a while",
@@ -236,7 +240,13 @@ def test_no_member_trains_on_before_the_driver_knows_that_all_have_joined(
 
 
 @each_loop
-@pytest.mark.parametrize("kills", [[(1, "before", 5), (1, "spoil", 5)], [(1, "spoil", STEPS)]], ids=["healed", "end"])
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([(1, "before", 5), (1, "spoil", 5)], id="healed", marks=SPOILT),
+        pytest.param([(1, "spoil", STEPS)], id="end"),
+    ],
+)
 def test_members_with_other_weights_end_with_an_error_that_names_the_variable(
     three: st.Pool, framework: Framework, tmp_path: Path, kills: list[Any]
 ) -> None:

@@ -99,6 +99,10 @@ def test_a_ticket_will_do(alice: Path, home: str, tmp_path: Path) -> None:
     check_operations(open_store(f"{home}{tmp_path}"))
 
 
+@pytest.mark.all(
+    case="a token alone, and another one after its end",
+    covered_by="a ticket; agents of a run have tokens alone, which expire; `unit/store/hadoop/test_hadoop_errors`",
+)
 def test_a_token_alone_will_do_and_another_one_after_its_end(
     bare: None, secure_cluster: SecureHdfs, home: str, tmp_path: Path
 ) -> None:

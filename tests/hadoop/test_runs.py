@@ -21,7 +21,7 @@ from tests.support.processes import wait_until
 
 OTHER_OUTAGES = pytest.mark.all(
     case="a NameNode is away for 3 s and for 60 s, or hangs for 16 s, under a run",
-    covered_by="it hangs for 6 s; a run outlives a fail-over, and resumes after an outage beyond its deadline",
+    covered_by="it hangs for 6 s; a run resumes after an outage beyond its deadline",
 )
 
 pytestmark = pytest.mark.timeout(300)
@@ -146,6 +146,10 @@ def test_a_run_outlives_an_outage_of_its_store(
     assert went_well(run)
 
 
+@pytest.mark.all(
+    case="a run outlives a fail-over",
+    covered_by="`hadoop/test_store_faults`: the other NameNode is promoted; a run outlives a NameNode that hangs",
+)
 def test_a_run_outlives_a_fail_over(pool: st.Pool, ha_cluster: HaHdfs, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(ha_cluster.conf))
     run = Endurance(pool, tmp_path, f"{ha_cluster.url}/failover")

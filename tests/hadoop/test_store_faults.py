@@ -30,7 +30,7 @@ from tests.support.processes import wait_until
 
 BY_HTTP = pytest.mark.all(
     case="under WebHDFS: hangs, a large file, a failover, a hung standby, a dead DataNode, a corrupt block, a race",
-    covered_by="the same by the native protocol; `histories/test_lost_answers` and "
+    covered_by="what `make test` has of these by the native protocol; `histories/test_lost_answers` and "
     "`histories/test_late_appends` for what both share",
 )
 
@@ -80,6 +80,10 @@ def test_a_namenode_that_is_killed_and_started_again(breakable_hdfs: Hdfs, proto
         breakable_hdfs.wait_ready()
 
 
+@pytest.mark.all(
+    case="a NameNode that hangs, and goes on",
+    covered_by="`hadoop/test_runs`: it hangs for 6 s under a run",
+)
 @natively
 def test_a_namenode_that_hangs_and_goes_on(breakable_hdfs: Hdfs, protocol: str, tmp_path: Path) -> None:
     store = opened_by_a_user(breakable_hdfs, protocol, tmp_path, call_s=1.0)
@@ -220,6 +224,10 @@ def corrupt(cluster: Hdfs, datanode: int) -> None:
         block.write(flipped)
 
 
+@pytest.mark.all(
+    case="processes race for files while the NameNode starts again",
+    covered_by="a NameNode that is killed and started again; `hadoop/test_store`: races; `histories/test_lost_answers`",
+)
 @natively
 def test_a_race_while_the_namenode_starts_again_has_one_winner(
     breakable_hdfs: Hdfs, protocol: str, tmp_path: Path

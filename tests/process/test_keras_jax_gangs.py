@@ -84,6 +84,10 @@ def test_a_gang_trains_what_one_process_trains_and_resumes(pool: st.Pool, alone:
             np.testing.assert_allclose(member_weight, weight, rtol=0, atol=EQUAL)
 
 
+@pytest.mark.all(
+    case="other weights of Keras on JAX",
+    covered_by="`faults/test_healing_fits`, `faults/test_loops`: those of Keras on TensorFlow",
+)
 def test_members_with_other_weights_end_with_an_error_that_names_the_variable(pool: st.Pool, tmp_path: Path) -> None:
     last = keras_jax_programs.EPOCHS * keras_jax_programs.ROWS // keras_jax_programs.BATCH
     params = {"folder": str(tmp_path), "kill_at": NEVER, "spoil_at": last}

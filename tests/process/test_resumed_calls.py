@@ -50,7 +50,7 @@ def test_a_run_that_reached_its_timeout_is_resumed(runs: Path, tmp_path: Path) -
     options: dict[str, Any] = {"metric": "result", "mode": "max", "dir": str(runs), "name": "timed", "preload": []}
     with st.pool(TWO_SLOTS, preload=[]) as pool:
         pool.sweep(square, {"x": [1, 2]}, metric="y", mode="max", dir=str(runs))  # agents start outside the timeout
-        timeouts = iter(("4s", "8s", "16s", "32s"))
+        timeouts = iter(("2s", "4s", "8s", "16s", "32s"))
         first = pool.sweep(slow, space, timeout=next(timeouts), **options)
         while not first.trials:  # on a busy machine the first trial takes longer: it is resumed then, too
             first = pool.sweep(slow, space, timeout=next(timeouts), **options)

@@ -1,7 +1,9 @@
 """Scripts with arguments of their own are trials, unchanged."""
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,7 +161,7 @@ import sys
 import sparktrain  # --lr
 {body}
 """
-LOCAL = st.local(slots=2)
+Sweep = Callable[..., st.SweepResult]
 
 
 @pytest.fixture(autouse=True)
@@ -168,16 +170,42 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def sweep(name: str, source: str, *arguments: str, space: dict[str, list[object]], **options: object) -> st.SweepResult:
-    Path(f"{name}.py").write_text(source)
-    fields = {key: options.pop(key) for key in ("form", "metric_from", "metric_file") if key in options}
-    return st.sweep(
-        st.script(f"{name}.py", *arguments, **fields), space, metric="loss", mode="min", dir="runs", name="run",
-        progress=False, **{"spark": LOCAL} | options,
-    )  # fmt: skip
+@pytest.fixture(scope="module")
+def pool() -> Iterator[st.Pool]:
+    """Two agents, which run the scripts of all tests."""
+    with st.pool(st.local(slots=2), preload=[]) as opened:
+        yield opened
 
 
-def test_a_script_gets_its_parameters_as_arguments_and_reports(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def one_agent() -> Iterator[st.Pool]:
+    """One agent, which runs a trial after the other."""
+    with st.pool(st.local(slots=1), preload=[]) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sweep(pool: st.Pool) -> Sweep:
+    """Writes FILE.py with this source, and sweeps over it."""
+
+    def result(
+        file: str,
+        source: str,
+        /,
+        *arguments: str,
+        space: dict[str, list[object]],
+        agents: st.Pool = pool,
+        **options: Any,
+    ) -> st.SweepResult:
+        Path(f"{file}.py").write_text(source)
+        fields = {key: options.pop(key) for key in ("form", "metric_from", "metric_file") if key in options}
+        call = {"metric": "loss", "mode": "min", "dir": "runs", "name": "run", "progress": False} | options
+        return agents.sweep(st.script(f"{file}.py", *arguments, **fields), space, **call)
+
+    return result
+
+
+def test_a_script_gets_its_parameters_as_arguments_and_reports(sweep: Sweep, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     result = sweep(
         "argparse_script", ARGPARSE, "--epochs", "3", space={"lr": [1.0, 2.0], "batch_size": [4], "flag": [False]}
@@ -202,7 +230,7 @@ def parser(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.parametrize("parser", PARSERS, indirect=True)
-def test_a_script_gets_the_options_that_its_parser_takes(parser: str) -> None:
+def test_a_script_gets_the_options_that_its_parser_takes(sweep: Sweep, parser: str) -> None:
     space = {"lr": [-1e-5], "hidden_size": [2, 3], "amp": [False, True]}
     result = sweep("parsing_script", parser, space=space, metric_file="metrics.json")
     cases = [(trial.params["hidden_size"] * -1e-5, float(trial.params["amp"])) for trial in result.trials]
@@ -210,10 +238,12 @@ def test_a_script_gets_the_options_that_its_parser_takes(parser: str) -> None:
 
 
 @pytest.mark.parametrize("parser", PARSERS, indirect=True)
-def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(parser: str) -> None:
+def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(
+    sweep: Sweep, one_agent: st.Pool, parser: str
+) -> None:
     result = sweep(
         "refusing_script", parser + "# other", space={"lr": [1.0, 2.0, 3.0], "other": [7]},
-        metric_file="metrics.json", spark=st.local(slots=1),
+        metric_file="metrics.json", agents=one_agent,
     )  # fmt: skip
     assert result.status == "failed"
     assert "other" in str(result.reason).partition("refuses its arguments")[2]
@@ -221,7 +251,7 @@ def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(pa
     assert not list(Path("runs/run/trials").glob("000[12]"))
 
 
-def test_metrics_are_found_in_the_output_of_a_script_in_another_form() -> None:
+def test_metrics_are_found_in_the_output_of_a_script_in_another_form(sweep: Sweep) -> None:
     result = sweep(
         "printing_script", PRINTS, space={"lr": [3.0]}, form="NAME=VALUE",
         metric_from=r"loss: (?P<loss>[0-9.]+)(?: accuracy=(?P<accuracy>\S+))?",
@@ -233,7 +263,7 @@ def test_metrics_are_found_in_the_output_of_a_script_in_another_form() -> None:
 
 
 @pytest.mark.parametrize("imports", ["from .constants import FACTOR", "from training_code.constants import FACTOR"])
-def test_a_script_imports_from_its_package_and_starts_processes(imports: str) -> None:
+def test_a_script_imports_from_its_package_and_starts_processes(sweep: Sweep, imports: str) -> None:
     Path("training_code").mkdir()
     Path("training_code", "__init__.py").touch()
     Path("training_code", "constants.py").write_text("FACTOR = 2")
@@ -242,7 +272,7 @@ def test_a_script_imports_from_its_package_and_starts_processes(imports: str) ->
     assert result.trials[0].metrics == {"loss": 2.0, "squared": 9.0}
 
 
-def test_a_script_logs_starts_processes_and_changes_its_directory() -> None:
+def test_a_script_logs_starts_processes_and_changes_its_directory(sweep: Sweep) -> None:
     result = sweep("ordinary_script", ORDINARY, space={"lr": [1.0, 2.0]}, metric_file="metrics.json")
     assert [trial.metrics for trial in result.trials] == [{"loss": lr, "squares": 14.0} for lr in (1.0, 2.0)]
     log = Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
@@ -259,14 +289,14 @@ def test_a_script_logs_starts_processes_and_changes_its_directory() -> None:
         ("open('metrics.json', 'w').write('{\"loss\": NaN}')", "no finite number"),
     ],
 )
-def test_a_file_without_the_metric_is_named(body: str, words: str) -> None:
+def test_a_file_without_the_metric_is_named(sweep: Sweep, body: str, words: str) -> None:
     result = sweep("writing_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_file="metrics.json")
     error = result.trials[0].error
     assert error is not None
     assert words in error.summary
 
 
-def test_a_script_resumes_from_its_checkpoint_after_a_kill() -> None:
+def test_a_script_resumes_from_its_checkpoint_after_a_kill(sweep: Sweep) -> None:
     result = sweep("resuming_script", RESUMES, space={"lr": [1.0]}, form="VALUE")
     metrics = result.trials[0].metrics
     assert metrics["loss"] == 0.25
@@ -285,7 +315,7 @@ def test_a_script_resumes_from_its_checkpoint_after_a_kill() -> None:
         ("open('beside.txt')", ["No such file", "so name /", "/beside.txt"]),
     ],
 )
-def test_a_script_that_fails_has_the_reason(body: str, words: list[str]) -> None:
+def test_a_script_that_fails_has_the_reason(sweep: Sweep, body: str, words: list[str]) -> None:
     Path("beside.txt").touch()
     result = sweep("ending_script", ENDS.format(body=body), space={"lr": [1.0]})
     error = result.trials[0].error
@@ -293,7 +323,7 @@ def test_a_script_that_fails_has_the_reason(body: str, words: list[str]) -> None
     assert [word for word in words if word not in error.summary] == []
 
 
-def test_a_parser_that_refuses_a_value_has_its_own_words_in_the_error(tmp_path: Path) -> None:
+def test_a_parser_that_refuses_a_value_has_its_own_words_in_the_error(sweep: Sweep, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     result = sweep("refusing_script", ARGPARSE, space={"lr": ["high"]})
     error = result.trials[0].error
@@ -301,25 +331,25 @@ def test_a_parser_that_refuses_a_value_has_its_own_words_in_the_error(tmp_path: 
     assert "argument --lr: invalid float value: 'high'" in error.summary
 
 
-def test_a_refusal_has_the_usage_and_ends_no_run_that_goes_on_after_failures(tmp_path: Path) -> None:
+def test_a_refusal_has_the_usage_and_ends_no_run_that_goes_on_after_failures(
+    sweep: Sweep, one_agent: st.Pool, tmp_path: Path
+) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
-    Path("unknown_script.py").write_text(ARGPARSE + "# other")
-    call = {"metric": "loss", "mode": "min", "spark": st.local(slots=1), "dir": "runs", "progress": False}
-    space = {"lr": [1.0, 2.0, 3.0], "other": [1]}
-    result = st.sweep(st.script("unknown_script.py"), space, name="run", **call)
+    call = {"space": {"lr": [1.0, 2.0, 3.0], "other": [1]}, "agents": one_agent}
+    result = sweep("unknown_script", ARGPARSE + "# other", **call)
     assert "usage: unknown_script.py [-h] --lr LR" in str(result.reason)
     assert "unrecognized arguments: --other 1" in str(result.reason)
-    kept = st.sweep(st.script("unknown_script.py"), space, name="all", max_failures=None, **call)
+    kept = sweep("unknown_script", ARGPARSE + "# other", name="all", max_failures=None, **call)
     assert [trial.status for trial in kept.trials] == ["failed"] * 3
 
 
-def test_a_script_that_ends_like_a_parser_after_a_report_fails_its_own_trial_alone() -> None:
+def test_a_script_that_ends_like_a_parser_after_a_report_fails_its_own_trial_alone(sweep: Sweep) -> None:
     body = "sparktrain.report(loss=1); print('usage: none', file=sys.stderr); sys.exit(2)"
     result = sweep("reporting_script", ENDS.format(body=body), space={"lr": [1.0, 2.0]})
     assert [trial.status for trial in result.trials] == ["failed", "failed"]
 
 
-def test_a_script_that_forks_reports_from_its_own_process_alone() -> None:
+def test_a_script_that_forks_reports_from_its_own_process_alone(sweep: Sweep) -> None:
     body = """
 import os
 child = os.fork()
@@ -335,7 +365,9 @@ sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
     assert result.trials[0].metrics == {"loss": 1.0, "child": 0.0}
 
 
-def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_starts(
+    sweep: Sweep, tmp_path: Path
+) -> None:
     (tmp_path / "helper.py").write_text(HELPER)
     with pytest.raises(FunctionError, match=r"name 'learning_rate' nowhere.*--form"):
         sweep("naming_script", ARGPARSE, space={"learning_rate": [1.0]})
@@ -374,16 +406,16 @@ def test_the_command_line_takes_a_script_with_arguments(tmp_path: Path, capfd: p
     assert "write functions.py:train" in capfd.readouterr().err
 
 
-def test_a_pattern_needs_a_name_where_the_run_has_no_metric() -> None:
+def test_a_pattern_needs_a_name_where_the_run_has_no_metric(pool: st.Pool) -> None:
     Path("nameless_script.py").write_text("print('loss: 1')")
     script = st.script("nameless_script.py", metric_from="loss: ([0-9.]+)", form="VALUE")
-    result = st.launch(LOCAL, script, {"lr": [1.0]}, dir="runs", name="run", progress=False)
+    result = pool.launch(script, {"lr": [1.0]}, dir="runs", name="run", progress=False)
     assert result.trials[0].error is not None
     assert "has no named group" in result.trials[0].error.summary
 
 
 @pytest.mark.torch
-def test_a_script_of_torch_is_a_gang_in_each_trial() -> None:
+def test_a_script_of_torch_is_a_gang_in_each_trial(sweep: Sweep) -> None:
     result = sweep("ddp_script", DDP, space={"lr": [0.1, 0.2]}, workers_per_trial=2, backend="torch")
     assert [trial.metrics for trial in result.trials] == [{"loss": 0.1, "size": 2.0}, {"loss": 0.2, "size": 2.0}]
 

@@ -151,6 +151,10 @@ def test_a_gang_continues(tmp_path: Path) -> None:
     check_ends(tmp_path, 1)
 
 
+@pytest.mark.all(
+    case="a gang loses a member together with the coordinator",
+    covered_by="`histories/test_adoptions`, `unit/state/test_adoption`; a gang that loses its coordinator alone",
+)
 def test_a_gang_that_loses_a_member_with_the_coordinator_restarts(tmp_path: Path) -> None:
     with stepping_sweep(tmp_path, 1, workers_per_trial=2) as running:
         first = [steps_of(tmp_path, 0, rank)[0][0] for rank in (0, 1)]

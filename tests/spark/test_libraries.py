@@ -3,12 +3,17 @@
 from pathlib import Path
 
 import optuna
+import pytest
 from pyspark.sql import SparkSession
 
 import sparktrain as st
 from tests.support.boosted import METRIC, USES, boost_to_death
 
 
+@pytest.mark.all(
+    case="a study and a killed boosting on executors",
+    covered_by="`process/test_optuna`, `process/test_boosting`: the same without Spark; `spark/test_run`",
+)
 def test_a_study_and_a_killed_boosting_end_as_without_spark(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     study = optuna.create_study(sampler=optuna.samplers.GridSampler({"x": [-1, 2]}, seed=1))
     with st.pool(spark, agents=1, preload=[]) as pool:

@@ -22,6 +22,10 @@ def submitted(folder: Path, job: str, *arguments: str) -> tuple[int, bytes, str]
     return finish(start(folder, *submit, command="spark-submit", SPARK_SUBMIT_OPTS=jvm_here(), **env))
 
 
+@pytest.mark.all(
+    case="a sweep as a job of spark-submit, with `conf/local.conf`",
+    covered_by="a program of spark-submit; `hadoop/test_submit`: the same job in cluster mode",
+)
 def test_spark_submit_runs_the_grid_search_job(tmp_path: Path) -> None:
     target, runs = f"{write_files(tmp_path)}:train", str(tmp_path / "runs")
     sweep = [

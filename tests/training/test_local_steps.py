@@ -11,7 +11,8 @@ from tests.training.gangs import run_gang
 from tests.training.local_stepping import OPTIMIZERS
 
 ON_HOROVOD = pytest.mark.all(
-    case="the simulation of six optimizers on Horovod's ring", covered_by="on TensorFlow's ring"
+    case="the simulation of six optimizers, and averages of plain descent, on Horovod's ring",
+    covered_by="on TensorFlow's ring",
 )
 OTHER_OPTIMIZERS = pytest.mark.all(
     case="the simulation of plain gradient descent, Adam and scaled losses",
@@ -20,7 +21,7 @@ OTHER_OPTIMIZERS = pytest.mark.all(
 )
 OTHER_INTERVALS = pytest.mark.all(
     case="the simulation with averages after three steps, and at the ends of epochs alone",
-    covered_by="after four steps; an average after each step on both rings",
+    covered_by="after four steps; an average after each step",
 )
 
 EQUAL = 1e-6
@@ -43,7 +44,7 @@ def close(found: Any, expected: Any, name: str = "") -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=EQUAL, err_msg=name)
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "horovod"])
+@both
 def test_an_average_after_each_step_of_plain_sgd_is_one_process_on_the_whole_batch(
     backend: str, on_whole_batches: Any
 ) -> None:

@@ -61,7 +61,7 @@ def _epochs(seen: list[list[int]]) -> list[list[list[int]]]:
         ("endless", 7),
         pytest.param("known", 23, marks=OTHER_DATA),
         pytest.param("known", 5, marks=OTHER_DATA),
-        ("generator", 5),
+        pytest.param("generator", 5, marks=OTHER_DATA),
         ("rows", 5),
         pytest.param("rows", 23, marks=OTHER_DATA),
     ],
