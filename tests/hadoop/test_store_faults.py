@@ -81,7 +81,7 @@ def test_a_namenode_that_is_killed_and_started_again(breakable_hdfs: Hdfs, proto
 
 
 @pytest.mark.all(
-    case="a NameNode that hangs, and goes on",
+    case="a NameNode that hangs, and continues",
     covered_by="`hadoop/test_runs`: it hangs for 6 s under a run",
 )
 @natively
@@ -226,7 +226,7 @@ def corrupt(cluster: Hdfs, datanode: int) -> None:
 
 @pytest.mark.all(
     case="processes race for files while the NameNode starts again",
-    covered_by="a NameNode that is killed and started again; `hadoop/test_store`: races; `histories/test_lost_answers`",
+    covered_by="a NameNode that is killed and restarts; `hadoop/test_store`: races; `histories/test_lost_answers`",
 )
 @natively
 def test_a_race_while_the_namenode_starts_again_has_one_winner(

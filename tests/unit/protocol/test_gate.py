@@ -310,7 +310,7 @@ def fill() -> list[int]:
 
 @contextmanager
 def filled(above: int) -> Iterator[list[int]]:
-    """A process with no descriptor left, of which some 50 above the number `above` are yielded, and closed."""
+    """A process without a descriptor left: yields those that fill it, some 50 above the number `above`, and closes them."""
     for thread in threading.enumerate():
         if thread.name == "sparktrain-tidy":  # it would give descriptors back that `fill` could not take
             thread.join(TIMEOUT_S)
@@ -360,7 +360,7 @@ def test_it_has_a_spare_descriptor_again_after_another_thread_took_it(monkeypatc
             second.connect(scene.address)
             assert closed(second)
             there.sendall(b"a")
-            assert peer.recv(1) == b"a"  # so the gate has gone on
+            assert peer.recv(1) == b"a"  # so the gate has continued
             fillers += fill()
             third.connect(scene.address)
             assert closed(third)
