@@ -310,7 +310,7 @@ def fill() -> list[int]:
 
 @contextmanager
 def filled(above: int) -> Iterator[list[int]]:
-    """A process without a descriptor left: yields those that fill it, some 50 above the number `above`, and closes them."""
+    """A process without a descriptor left: yields those that fill it, about 50 above `above`, and closes them."""
     for thread in threading.enumerate():
         if thread.name == "sparktrain-tidy":  # it would give descriptors back that `fill` could not take
             thread.join(TIMEOUT_S)
