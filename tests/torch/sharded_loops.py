@@ -26,6 +26,28 @@ def kill(folder: Path, step: int, rank: int, lost: Any) -> None:
             os.kill(int(path.read_text()), signal.SIGKILL)
 
 
+def learn_until_it_moves(folder: str, ctx: Any) -> dict[str, float]:
+    """Train a model in parts until the gang pauses, and three steps in its next processes.
+
+    Each member writes the weights after its newest step, and those that it has restored.
+    """
+    dist.init_process_group("gloo")
+    model = network(seed=ctx.generation)
+    optimizer = optimizer_of(model)
+    start = restored.step if (restored := ctx.checkpoint.restore(model, optimizer)) else 0
+    _note_weights(model, Path(folder, f"restored-{ctx.generation}-{ctx.rank}.pt"))
+    with ctx.memory_checkpoints(model, optimizer, every="1s") as memory:
+        for step in range(start + 1, start + 4 if start else 100_000):
+            train_step(model, optimizer, step)
+            _note_weights(model, Path(folder, f"newest-{ctx.generation}-{ctx.rank}.pt"))
+            memory.step(step)
+    return {"start": start}
+
+
+def _note_weights(model: Any, path: Path) -> None:
+    torch.save({name: weight.full_tensor() for name, weight in model.state_dict().items()}, path)
+
+
 def learn(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 0, lost: Any = ()) -> dict[str, float]:
     """Train a model in parts with a memory checkpoint after each step; lose members after one.
 
@@ -50,6 +72,5 @@ def learn(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 
                 ctx._gang.memory.settle()  # a copy that is not made yet postpones the next one
             if ctx.generation == 1 and step == kill_at:
                 kill(Path(folder), step, ctx.rank, lost)
-    whole = {name: weight.full_tensor() for name, weight in model.state_dict().items()}
-    torch.save(whole, Path(folder, f"rank-{ctx.rank}.pt"))
+    _note_weights(model, Path(folder, f"rank-{ctx.rank}.pt"))
     return {"start": start, "size": ctx.size, "loss": losses[-1]}

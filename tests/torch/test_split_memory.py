@@ -1,6 +1,7 @@
 """Memory checkpoints of models that members hold in parts: what the loss of one member costs, and that of two."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,11 @@ import pytest
 import torch
 
 import sparktrain as st
+from sparktrain import cli
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.losses.memory_tier import MemoryTier
+from tests.faults.test_draining import agent_of
+from tests.support.processes import wait_until
 from tests.torch import sharded_loops
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
@@ -26,11 +31,26 @@ def pool() -> Iterator[st.Pool]:
         yield opened
 
 
-def run(pool: st.Pool, folder: Path, workers: int = 2, **faults: Any) -> st.RunResult:
+def run(
+    pool: st.Pool, folder: Path, workers: int = 2, options: dict[str, Any] | None = None, **faults: Any
+) -> st.RunResult:
     return pool.run(
         sharded_loops.learn, {"folder": str(folder), "steps": STEPS, **faults}, workers=workers,
-        dir=str(folder / "runs"), name="run", progress=False,
+        dir=str(folder / "runs"), name="run", progress=False, **(options or {}),
     )  # fmt: skip
+
+
+def noting(folder: Path) -> Callable[..., bool]:
+    """What takes in the place of `MemoryTier.keep`: it also makes a file for each step once all its parts are held."""
+    keep = MemoryTier.keep
+
+    def note(tier: MemoryTier, gang: Any, *message: Any) -> bool:
+        kept = keep(tier, gang, *message)
+        if (newest := tier.held.newest(gang.trial)) is not None:
+            (folder / f"kept-{newest.step}").touch()
+        return kept
+
+    return note
 
 
 def weights(folder: Path, workers: int) -> list[dict[str, torch.Tensor]]:
@@ -68,15 +88,7 @@ def test_a_lost_part_comes_from_the_copy_of_another_member(
     lost: list[tuple[int, str]],
     resumed: set[int],
 ) -> None:
-    keep = MemoryTier.keep
-
-    def note(tier: MemoryTier, gang: Any, *message: Any) -> bool:
-        kept = keep(tier, gang, *message)
-        if (newest := tier.held.newest(gang.trial)) is not None:
-            (tmp_path / f"kept-{newest.step}").touch()
-        return kept
-
-    monkeypatch.setattr(MemoryTier, "keep", note)
+    monkeypatch.setattr(MemoryTier, "keep", noting(tmp_path))
     workers = 4 if plan == "hybrid" else 2
     result = run(pool, tmp_path, workers, plan=plan, kill_at=KILLED, lost=lost)
     [restart] = result.restarts
@@ -84,3 +96,38 @@ def test_a_lost_part_comes_from_the_copy_of_another_member(
     assert result.metrics["start"] == restart.resumed_from_step
     for found in weights(tmp_path, workers):
         assert all(torch.equal(found[name], weight) for name, weight in unbroken[plan].items())
+
+
+def test_fewer_members_continue_from_the_parts_in_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unbroken: dict[str, dict[str, torch.Tensor]]
+) -> None:
+    monkeypatch.setattr(timeouts, "REPLACEMENT_S", 0.0)
+    monkeypatch.setattr(MemoryTier, "keep", noting(tmp_path))
+    with st.pool(st.local(slots=3), preload=["torch"]) as three:
+        result = run(three, tmp_path, 3, {"min_workers": 2}, kill_at=KILLED, lost=[(1, "agent")])
+    restart = result.restarts[0]
+    assert restart.resumed_from_step in {KILLED, KILLED + 1}
+    assert (result.metrics["start"], result.metrics["size"]) == (restart.resumed_from_step, 2)
+    for name, weight in weights(tmp_path, 1)[0].items():
+        assert torch.allclose(weight, unbroken["fsdp"][name], atol=1e-6)
+
+
+def test_a_gang_pauses_for_a_drained_agent_with_the_parts_of_its_members(pool: st.Pool, tmp_path: Path) -> None:
+    def drain() -> None:
+        wait_until(lambda: len([*tmp_path.glob("newest-*")]) == 2, 60, "the first steps")
+        agent = str(agent_of(pool, 0, 1).slot)
+        assert cli.main(["drain", str(tmp_path / "runs" / "run"), "--agent", agent]) == 0
+
+    with ThreadPoolExecutor(1) as beside:
+        drained = beside.submit(drain)
+        result = pool.run(
+            sharded_loops.learn_until_it_moves, {"folder": str(tmp_path)}, workers=2, max_retries=0,
+            dir=str(tmp_path / "runs"), name="run", progress=False,
+        )  # fmt: skip
+        drained.result()
+    [restart] = result.restarts
+    assert (restart.cause, restart.steps_lost, restart.paused) == ("drained", 0, True)
+    assert result.metrics["start"] == restart.resumed_from_step > 0
+    for rank in range(2):
+        newest, restored = (torch.load(tmp_path / f"{name}-{rank}.pt") for name in ("newest-1", "restored-2"))
+        assert all(torch.equal(restored[name], weight) for name, weight in newest.items())
