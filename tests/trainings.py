@@ -28,7 +28,7 @@ def table() -> str:
     words = {(cell["training"], cell["event"]): cell["word"] for cell in cells()}
     rows = [["training", *EVENTS], ["---"] * (1 + len(EVENTS))]
     for training in dict.fromkeys(cell["training"] for cell in cells()):
-        rows.append([training, *(words.get((training, event), "untested") for event in EVENTS)])
+        rows.append([training, *(words[training, event] for event in EVENTS)])
     return START + "".join(f"| {' | '.join(row)} |\n" for row in rows) + END
 
 

@@ -17,6 +17,8 @@ def test_the_page_has_the_matrix() -> None:
 def test_each_cell_names_a_test_or_denies() -> None:
     cells = trainings.cells()
     assert {cell["event"] for cell in cells} == set(trainings.EVENTS)
+    assert len({(cell["training"], cell["event"]) for cell in cells}) == len(cells)
+    assert len(cells) == len({cell["training"] for cell in cells}) * len(trainings.EVENTS), "no cell is empty"
     assert [cell for cell in cells if (cell["word"] == "not") == bool(cell["test"])] == []
     assert [cell["test"] for cell in cells if cell["test"] and not is_test(cell["test"])] == []
 

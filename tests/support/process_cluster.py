@@ -11,11 +11,12 @@ import sparktrain as st
 from sparktrain.driver.agent_sources import OwnAgents
 from sparktrain.driver.engines.local_engine import LocalEngine
 from sparktrain.driver.launch import launch
-from sparktrain.driver.options import SweepOptions
+from sparktrain.driver.options import RunOptions, SweepOptions
 from sparktrain.driver.prepare.checked_call import CheckedCall, compose
 from sparktrain.executor.scout import scout
 from sparktrain.protocol.scouting import ScoutReport, ScoutTicket
 from sparktrain.results.sweep_result import SweepResult
+from sparktrain.search.space import single
 from tests.support.processes import descendants
 
 COORDINATOR = "sparktrain.driver.clustered"
@@ -45,6 +46,12 @@ def cluster_call(
     given = {"metric": "y", "mode": "max", "backend": "none", "name": "run", "progress": False, "preload": []}
     chosen = SweepOptions(coordinator="cluster", dir=str(folder / "runs"), **(given | options))
     return compose(function, space, chosen), OwnAgents(ProcessCluster(st.local(slots=slots)))
+
+
+def run_in_cluster(function: Any, params: dict[str, Any], folder: Path, *, slots: int, **options: Any) -> SweepResult:
+    """One gang with the parameters `params`, likewise."""
+    chosen = RunOptions(coordinator="cluster", dir=str(folder / "runs"), name="run", progress=False, **options)
+    return launch(compose(function, single(params), chosen), OwnAgents(ProcessCluster(st.local(slots=slots))))
 
 
 def coordinators(above: int | None = None) -> list[psutil.Process]:
