@@ -10,6 +10,7 @@ from sparktrain.cli.flags import Debug, Directory, option, with_help
 from sparktrain.cli.inspect_commands import AsJson
 from sparktrain.cli.training_flags import (
     Form,
+    KeepFiles,
     MetricFile,
     MetricFrom,
     ScriptArguments,
@@ -193,6 +194,7 @@ def sweep(
     form: Form = None,
     metric_from: MetricFrom = None,
     metric_file: MetricFile = None,
+    keep_files: KeepFiles = None,
     tensorflowonspark: TensorFlowOnSpark = False,
     **flags: Any,
 ) -> int:
@@ -203,7 +205,9 @@ def sweep(
     request = request_of(
         SweepCommandRequest, function, LaunchKeywords, flags, tensorflowonspark=tensorflowonspark,
         grid=tuple(grid or ()), space=tuple(space or ()), zipped=tuple(zipped or ()), params=params,
-        script=script_of(arguments, form=form, metric_from=metric_from, metric_file=metric_file),
+        script=script_of(
+            arguments, form=form, metric_from=metric_from, metric_file=metric_file, keep_files=keep_files
+        ),
     )  # fmt: skip
     if dry_run:
         return common.look(lambda out: perform_dry_run(request, out), as_json=request.as_json, debug=request.debug)
@@ -225,6 +229,7 @@ def run(
     form: Form = None,
     metric_from: MetricFrom = None,
     metric_file: MetricFile = None,
+    keep_files: KeepFiles = None,
     tensorflowonspark: TensorFlowOnSpark = False,
     **flags: Any,
 ) -> int:
@@ -235,7 +240,9 @@ def run(
     request = request_of(
         RunCommandRequest, function, RunKeywords, flags, tensorflowonspark=tensorflowonspark,
         params=tuple(param or ()), file=params,
-        script=script_of(arguments, form=form, metric_from=metric_from, metric_file=metric_file),
+        script=script_of(
+            arguments, form=form, metric_from=metric_from, metric_file=metric_file, keep_files=keep_files
+        ),
     )  # fmt: skip
     return common.perform(request, lambda: perform_run(request))
 

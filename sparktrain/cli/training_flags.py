@@ -39,6 +39,14 @@ MetricFrom = Annotated[
 MetricFile = Annotated[
     str | None, option(METRIC, "FILE", "Of a script: the file of JSON in which it writes metrics by name.")
 ]
+KeepFiles = Annotated[
+    list[str] | None,
+    option(
+        FUNCTION,
+        "PATTERN",
+        "Of a script: files of its working directory, as in '*.pt', that move to the run directory. Repeatable.",
+    ),
+]
 Master = Annotated[str | None, option(WHERE, "URL", "Spark's master (default: two executors on this machine).")]
 TensorFlowOnSpark = Annotated[
     bool,
@@ -98,7 +106,7 @@ def request_of(kind: type[R], target: str, keywords: type[Keywords], flags: Mapp
     return kind(target=target, settings=settings, **{**common, "conf": tuple(common["conf"] or ()), **fields})
 
 
-def script_of(arguments: list[str] | None, **options: str | None) -> dict[str, Any]:
+def script_of(arguments: list[str] | None, **options: str | list[str] | None) -> dict[str, Any]:
     """`CommandRequest.script` of what was given."""
     chosen = {name: value for name, value in options.items() if value is not None}
     return ({"arguments": tuple(arguments)} if arguments else {}) | chosen

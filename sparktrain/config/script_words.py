@@ -36,6 +36,7 @@ class ScriptCall(Struct, frozen=True):
     form: str = FORM
     metric_from: str = ""
     metric_file: str = ""
+    keep_files: tuple[str, ...] = ()
 
 
 def words_of(form: str, params: Mapping[str, Any], source: str) -> Iterator[str]:

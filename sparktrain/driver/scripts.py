@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -25,6 +25,7 @@ def script(
     form: str = FORM,
     metric_from: str | None = None,
     metric_file: str | None = None,
+    keep_files: Sequence[str] = (),
 ) -> Callable[..., Any]:
     """A script in place of a training function, for `sweep`, `launch` and `run`: unchanged, as Python runs it.
 
@@ -43,20 +44,22 @@ def script(
         metric_from: a regular expression for what the script prints. Its only group is the metric, or named groups are
             metrics of their names; each match is a step.
         metric_file: a file with an object of JSON, metrics by name, that the script writes in its working directory.
+        keep_files: patterns such as `"*.pt"` or `"checkpoints"`, for files and folders of the working directory: they
+            move to the run directory when the script ends. All others are deleted with the trial.
 
     Raises:
         FunctionError: the file is not there, no Python, or cannot be imported by its name. SpecError: `form` has no
-            `VALUE`, `metric_from` is no regular expression with a group, or `metric_file` a path out of that directory.
+            `VALUE`, `metric_from` is no regular expression with a group, or `metric_file` or a pattern of `keep_files`
+            a path out of that directory.
     """
     path = os.fspath(file)
     _check_form(form)
     if metric_from is not None:
         _check_pattern(metric_from)
-    if metric_file is not None and (os.path.isabs(metric_file) or ".." in Path(metric_file).parts):
-        raise SpecError(
-            f"metric_file ({shown(metric_file)}) must be below the working directory, which each trial has for itself: "
-            "two trials would write the same file; have the script write it there, such as to metrics.json"
-        )
+    if metric_file is not None:
+        _check_below("metric_file", metric_file)
+    for pattern in (keep_files,) if isinstance(keep_files, str) else keep_files:
+        _check_below("keep_files", pattern)
     target = script_target(run_trial, path, is_module=False)
     call = ScriptCall(
         module=target.script,
@@ -66,9 +69,18 @@ def script(
         form=form,
         metric_from=metric_from or "",
         metric_file=metric_file or "",
+        keep_files=(keep_files,) if isinstance(keep_files, str) else tuple(keep_files),
     )
     bound = to_builtins(call)
     return replace(target, function=partial(run_trial, bound), bound=bound)
+
+
+def _check_below(option: str, path: str) -> None:
+    if not path or os.path.isabs(path) or ".." in Path(path).parts:
+        raise SpecError(
+            f"{option} ({shown(path)}) must be below the working directory, which each trial has for itself: "
+            "two trials would write the same file; have the script write it there, such as to metrics.json"
+        )
 
 
 def _check_form(form: str) -> None:

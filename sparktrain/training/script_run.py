@@ -11,15 +11,18 @@ import runpy
 import shlex
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from sparktrain.base.threads import spawn
 from sparktrain.config.script_words import ScriptCall, words_of
 from sparktrain.errors import UserError
 from sparktrain.state.outcome import REFUSES_ARGUMENTS
+from sparktrain.training.process_setup import flush
+from sparktrain.training.script_files import keep_files, show_deleted
 
 if TYPE_CHECKING:
     from sparktrain.training.context import TrainContext
@@ -48,16 +51,34 @@ def run_script(module: str, arguments: Sequence[str], path: str) -> None:
 
 
 def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
-    """What the script passes to `sys.exit`; None where it ends by itself."""
+    """What the script passes to `sys.exit`; None where it ends by itself. A process that it has forked ends in here."""
     sys.argv[:] = [path, *arguments]
+    pid = os.getpid()
+    code: Any = None
     try:
         if path:
             _run_file(module, path)
         else:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        return end.code
-    return None
+        code = end.code
+    except BaseException:
+        if os.getpid() == pid:
+            raise
+        traceback.print_exc()
+        code = 1
+    if os.getpid() != pid:
+        _end_fork(code)
+    return code
+
+
+def _end_fork(code: Any) -> NoReturn:
+    """End a process that the script has forked, with the exit code that Python makes of what `sys.exit` got."""
+    if code is not None and not isinstance(code, int):
+        print(code, file=sys.stderr)
+        code = 1
+    flush()
+    os._exit(code or 0)
 
 
 def _run_file(module: str, path: str) -> None:
@@ -84,7 +105,8 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     Blocks until the script ends. Raises UserError for another exit code than 0 and where the metric of the run is
     missing, and what the script raises.
     """
-    call = ScriptCall(**fields | {"arguments": tuple(fields["arguments"])})
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    call = ScriptCall(**fields | lists)
     _check_named(call.metric_from, ctx.metric)
     source = _source_of(call.module)
     arguments = [*call.arguments, *words_of(call.form, params, source)]
@@ -104,6 +126,8 @@ def run_trial(fields: dict[str, Any], /, ctx: "TrainContext", **params: Any) -> 
     finally:
         if follower is not None:
             follower.end()
+        keep_files(call.keep_files, started_in, Path(ctx.log_dir))
+        show_deleted(started_in, call.metric_file)
     if code:
         raise UserError(_of_exit(code, _last_lines(_log_of(ctx)), has_reported=bool(ctx.reported)))
     metrics = dict(ctx.reported)

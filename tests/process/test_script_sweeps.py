@@ -198,7 +198,9 @@ def sweep(pool: st.Pool) -> Sweep:
         **options: Any,
     ) -> st.SweepResult:
         Path(f"{file}.py").write_text(source)
-        fields = {key: options.pop(key) for key in ("form", "metric_from", "metric_file") if key in options}
+        fields = {
+            key: options.pop(key) for key in ("form", "metric_from", "metric_file", "keep_files") if key in options
+        }
         call = {"metric": "loss", "mode": "min", "dir": "runs", "name": "run", "progress": False} | options
         return agents.sweep(st.script(f"{file}.py", *arguments, **fields), space, **call)
 
@@ -277,6 +279,36 @@ def test_a_script_logs_starts_processes_and_changes_its_directory(sweep: Sweep) 
     assert [trial.metrics for trial in result.trials] == [{"loss": lr, "squares": 14.0} for lr in (1.0, 2.0)]
     log = Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
     assert "INFO:root:starts with lr 1.0" in log
+
+
+WRITES = """
+import os, sys
+os.makedirs("parts/empty")
+for name in ("model.bin", "parts/first.bin", "notes.txt"):
+    open(name, "w").write(name)
+sparktrain.report(loss=1)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def test_files_of_the_working_directory_are_stored_by_their_patterns_also_after_a_failure(sweep: Sweep) -> None:
+    patterns = ["*.bin", "parts", "absent*"]
+    result = sweep(
+        "storing_script", ENDS.format(body=WRITES), space={"code": [0, 1]}, form="VALUE", keep_files=patterns
+    )
+    assert [trial.status for trial in result.trials] == ["succeeded", "failed"]
+    for number in range(2):
+        stored = Path(f"runs/run/trials/{number:04}/generation-1/rank-0/files")
+        assert sorted(path.read_text() for path in stored.rglob("*.*")) == ["model.bin", "parts/first.bin"]
+    [notice] = result.trials[0].notices
+    assert notice.startswith("the script has written notes.txt in its working directory, which is deleted")
+
+
+def test_files_that_are_deleted_are_named_but_for_that_of_the_metrics(sweep: Sweep) -> None:
+    body = "for n in range(5): open(f'{n}.txt', 'w')\nopen('m.json', 'w').write('{\"loss\": 1}')"
+    result = sweep("leaving_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_file="m.json")
+    [notice] = result.trials[0].notices
+    assert "has written 0.txt, 1.txt, 2.txt and 2 more in its working directory" in notice
 
 
 @pytest.mark.parametrize(
@@ -365,6 +397,25 @@ sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
     assert result.trials[0].metrics == {"loss": 1.0, "child": 0.0}
 
 
+def test_processes_that_a_script_forks_end_as_they_do_without_sparktrain(sweep: Sweep) -> None:
+    body = """
+import os, sys
+def ended(end):
+    child = os.fork()
+    if not child:
+        end()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def fail():
+    raise ValueError("in the child")
+sparktrain.report(exit=ended(lambda: sys.exit(3)), words=ended(lambda: sys.exit("no words")), error=ended(fail), loss=1)
+"""
+    result = sweep("ending_forks", ENDS.format(body=body), space={"lr": [1.0]})
+    assert result.trials[0].metrics == {"exit": 3.0, "words": 1.0, "error": 1.0, "loss": 1.0}
+    log = Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
+    assert "ValueError: in the child" in log
+    assert "no words" in log
+
+
 def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_starts(
     sweep: Sweep, tmp_path: Path
 ) -> None:
@@ -384,6 +435,8 @@ def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_st
         ({"metric_from": "("}, "no regular expression"),
         ({"metric_file": "/tmp/metrics.json"}, "below the working directory"),
         ({"metric_file": "../metrics.json"}, "below the working directory"),
+        ({"keep_files": ["*.pt", "/tmp/*.pt"]}, r"keep_files \('/tmp/\*.pt'\) must be below the working directory"),
+        ({"keep_files": ""}, "below the working directory"),
     ],
 )
 def test_options_of_a_script_are_checked_at_once(options: dict[str, str], words: str) -> None:
