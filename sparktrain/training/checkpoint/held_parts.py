@@ -99,7 +99,7 @@ class HeldParts:
 def held_parts(ring: Any, parts: Sequence[Any]) -> HeldParts | None:
     """Who holds which part of `parts`; None where each member holds all of them.
 
-    All members call it, with a ring that `passes_parts` if they do not; blocks until they do. Raises RingError.
+    All members call it, with a ring that passes arrays on if they do not; blocks until they do. Raises RingError.
     """
     if not is_split(parts):
         return None

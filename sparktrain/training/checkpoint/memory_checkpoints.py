@@ -69,7 +69,7 @@ class MemoryCheckpoints:
         """Training starts. Raises OSError when the agent is gone."""
         if (boundary := self._boundary) is not None:
             split = is_split(self._parts)
-            boundary.start(self._step, copies=not split or boundary.ring.passes_parts, split=split)
+            boundary.start(self._step, copies=not split or boundary.ring.prepare_passing(), split=split)
             if self._judgement is not None and not boundary.is_alone:
                 self._judgement.agreed = lambda: boundary.stops
         self._stepped(self._step, True)

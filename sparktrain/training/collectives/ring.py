@@ -55,14 +55,19 @@ class Ring(ABC):
     """The rank that sends its values in `broadcast`: rank 0, but while another one helps a ring to heal."""
     heals = False
     """Whether the members can leave the ring after a loss, and join another one in the same process."""
-    passes_parts = False
-    """Whether `pass_on` brings arrays from one member to another one."""
     joins_late = False
     """Whether the other members trained before this process joined the ring: they have compared how they start."""
     has_stepped = False
     """Whether those had ended a step before this process took part at the end of another one."""
     mirrored = False
     """Whether the other members only mirror this one; then equal values of all members prove nothing."""
+
+    def prepare_passing(self) -> bool:
+        """Whether `pass_on` brings arrays from one member to another one, from now on.
+
+        All members call it, in the thread that trains. Blocks until they do. Raises RingError.
+        """
+        return False
 
     @abstractmethod
     def allreduce(self, tensors: Sequence[Tensor], *, average: bool, name: str) -> list[Tensor]:

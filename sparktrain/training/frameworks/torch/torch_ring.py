@@ -41,8 +41,6 @@ from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 _BACKEND = "sparktrain_waiting"
 _PREFIX = "sparktrain"
 _GLOO = "gloo"
-_PASSED = 7001
-"""The tag of what one member sends to another one: Gloo numbers its collectives apart from these."""
 _LAST_S = 5.0
 """How long rank 0 serves the store after all members have come to the end of the ring."""
 _WITHOUT_NCCL = "tensors on GPUs travel by Gloo: NCCL needs a GPU of its own for each member"
@@ -144,6 +142,7 @@ class TorchRing(EagerRing):
         self.peers = PeerConnections()
         """Those of Gloo, in a group that the ring has made."""
         self._backend = ""
+        self._passing: dist.ProcessGroup | None = None
         self._carriers: set[str] = set()
         """Of the group: types of devices with tensors that it takes."""
         self._has_own_group = False
@@ -152,22 +151,23 @@ class TorchRing(EagerRing):
         self.on_close: list[Callable[[], object]] = []
         """Called when all members have come to the end of the ring, before it ends."""
 
-    @property
-    def passes_parts(self) -> bool:  # type: ignore[override] # depends on the group
-        """See base class. NCCL takes no arrays of the host."""
-        return any(device.type == "cpu" for device in self.group._device_types)
+    def prepare_passing(self) -> bool:
+        """See base class. By another group: that of the user may have NCCL alone, which takes no arrays of the host."""
+        with self._failing("new_group"):
+            self._passing = self._passing or dist.new_group(backend=_GLOO)
+        return True
 
     def pass_on(
         self, sent: Sequence[tuple[int, Array]], received: Sequence[tuple[int, Array]], timeout_s: float
     ) -> None:
         """Send arrays to other ranks, and fill those of `received` with what their ranks send, in the same order.
 
-        Any thread may call it, also beside collectives, but one at a time. Blocks until all have arrived. Raises
-        RingError where a member is gone, or sends nothing within `timeout_s`.
+        Any thread may call it after `prepare_passing`, also beside collectives, but one at a time. Blocks until all
+        have arrived. Raises RingError where a member is gone, or sends nothing within `timeout_s`.
         """
         with self._failing("pass_on"):
-            works = [dist.isend(torch.from_numpy(array), rank, tag=_PASSED) for rank, array in sent]
-            works += [dist.irecv(torch.from_numpy(array), rank, tag=_PASSED) for rank, array in received]
+            works = [dist.isend(torch.from_numpy(array), rank, self._passing) for rank, array in sent]
+            works += [dist.irecv(torch.from_numpy(array), rank, self._passing) for rank, array in received]
             for work in works:
                 work.wait(timedelta(seconds=timeout_s))
 
