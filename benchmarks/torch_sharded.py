@@ -1,7 +1,7 @@
 """A model that two members hold in parts by `fully_shard`, beside torchrun: its steps, saves, and bytes of each member.
 
     .venv-torch/bin/python -m benchmarks.torch_sharded [--steps 100] [--rounds 3] [--width 4730]
-    .venv-torch/bin/python -m benchmarks.torch_sharded --kills 10
+    .venv-torch/bin/python -m benchmarks.torch_sharded --kills 10 [--plans hybrid] [--savers memory]
 
 The script is `benchmarks/torch_sharded_script.py`: `python -m sparktrain.torch` starts it without Spark on this host,
 and `torchrun` as usual. Steps are those of a model of 32 MiB. Saves are of 1 GB, weights and both slots of Adam, by
@@ -9,13 +9,15 @@ and `torchrun` as usual. Steps are those of a model of 32 MiB. Saves are of 1 GB
 
 With `--kills` the script is `benchmarks/torch_sharded_kill_script.py`: one of four members kills itself in each
 generation, and the time counts until the step after the newest one before the kill has ended. The gang resumes from the
-store, which has each 20th step, or from memory.
+store, which has each 20th step, or from memory. The rival is a restart by torchrun from torch's own checkpoints of each
+20th step in a local folder. A run has a deadline: one that hangs ends the benchmark.
 """
 
 import argparse
 import json
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -34,11 +36,16 @@ SAVES = 4
 """In a run; the first one takes new memory, and does not count."""
 SCRIPT = Path(__file__).with_name("torch_sharded_script.py")
 KILL_SCRIPT = Path(__file__).with_name("torch_sharded_kill_script.py")
-KILL_TARGETS = {"hybrid": 0.5, "fsdp": 0.5}
-"""Of a restart from the store, by plan."""
-SAVERS = {"ctx": "the store", "memory": "memory"}
+KILL_S = 90.0
+"""How long a run may take for each kill."""
+KILL_TARGETS = {"hybrid": ("dcp", 0.3), "fsdp": ("ctx", 0.5)}
+"""By plan: what memory is compared with."""
+SAVERS = {"dcp": "torchrun", "ctx": "the store", "memory": "memory"}
 RIVAL = "torchrun"
 OURS = "python -m sparktrain.torch"
+OWN_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""By default torchrun of torch 2.15 keeps one store for all restarts: new processes find there the addresses of those
+that are gone, and fail or hang in `init_process_group`."""
 COMMANDS = {
     RIVAL: ("dcp", ["torch.distributed.run", "--standalone"]),
     OURS: ("ctx", ["sparktrain.torch", "--quiet"]),
@@ -66,9 +73,9 @@ def shares(folder: Path) -> list[float]:
 def recoveries(saver: str, plan: str, kills: int, folder: Path) -> tuple[list[float], list[int]]:
     """Of each kill the seconds until training was further than before, and the steps that it repeated."""
     restarts = ["--max-restarts", str(2 * kills)]
-    module = COMMANDS[OURS][1]
+    module = COMMANDS[RIVAL if saver == "dcp" else OURS][1]
     words = [str(KILL_SCRIPT), saver, plan, str(STEP_WIDTH // 4), str(kills), str(folder)]
-    run_script([*module, *restarts], words, folder, RUN_S, members=4)
+    run_script([*module, *restarts], words, folder, (kills + 1) * KILL_S, members=4, variables=OWN_STORE)
     notes = [json.loads(line) for line in (folder / "steps.jsonl").read_text().splitlines()]
     seconds: list[float] = []
     repeated: list[int] = []
@@ -81,21 +88,24 @@ def recoveries(saver: str, plan: str, kills: int, folder: Path) -> tuple[list[fl
     return seconds, repeated
 
 
-def show_kills(kills: int) -> None:
-    """Print what kills cost, each plan beside its rival."""
+def show_kills(kills: int, plans: Sequence[str], savers: Sequence[str]) -> None:
+    """Print what kills cost, from memory, from the store, and by torchrun."""
     rows = []
-    for plan, target in KILL_TARGETS.items():
-        medians = {}
-        for saver in SAVERS:
+    for plan in plans:
+        rival, target = KILL_TARGETS[plan]
+        medians: dict[str, float] = {}
+        for saver in savers:
             with TemporaryDirectory(prefix="sparktrain-benchmark-") as folder:
                 seconds, repeated = recoveries(saver, plan, kills, Path(folder))
             medians[saver] = median(seconds)
-            ratio = medians[saver] / medians["ctx"]
-            shown = (f"{ratio:.2f}", at_most(ratio, target)) if saver == "memory" else ("", "")
-            limits = f"{min(seconds):.2f} to {max(seconds):.2f} s"
-            rows.append((plan, SAVERS[saver], f"{medians[saver]:.2f} s", limits, f"{max(repeated)}", *shown))
-    title = f"SIGKILL of one of four members over Gloo, {kills} kills each, torch {torch.__version__}"
-    show(title, ("plan", "from", "median", "all", "most steps repeated", "of the one above", "target"), rows)
+            ratios = [f"{medians[saver] / medians[other]:.2f}" if other in medians else "" for other in ("dcp", "ctx")]
+            is_compared = saver == "memory" and rival in medians
+            cell = at_most(medians[saver] / medians[rival], target) if is_compared else ""
+            steps = f"{sum(repeated)}, {max(repeated)}"
+            limits = f"{min(seconds):.1f}-{max(seconds):.1f} s"
+            rows.append((plan, SAVERS[saver], f"{medians[saver]:.2f} s", limits, steps, *ratios, cell))
+    columns = ("plan", "from", "median", "all", "repeated, most", "of torchrun", "of the store", "target")
+    show(f"SIGKILL of one of four members over Gloo, {kills} kills each, torch {torch.__version__}", columns, rows)
 
 
 def main() -> None:
@@ -104,9 +114,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--width", type=int, default=4730)
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--plans", nargs="+", choices=KILL_TARGETS, default=[*KILL_TARGETS])
+    parser.add_argument("--savers", nargs="+", choices=SAVERS, default=[*SAVERS])
     given = parser.parse_args()
     if given.kills:
-        show_kills(given.kills)
+        show_kills(given.kills, given.plans, given.savers)
         return
     steps: dict[str, list[float]] = {name: [] for name in COMMANDS}
     blocked: dict[str, list[float]] = {name: [] for name in COMMANDS}

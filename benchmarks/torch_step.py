@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -22,6 +22,10 @@ from benchmarks.machine import at_most, show
 
 TARGET = 1.03
 RUN_S = 600.0
+END_S = 60.0
+"""How long a run may take to end its members."""
+SHOWN = 10_000
+"""Characters of the output of a run that fails."""
 SCRIPT = Path(__file__).with_name("torch_step_script.py")
 RIVAL = "torchrun"
 OURS = "python -m sparktrain.torch"
@@ -49,16 +53,30 @@ def _run(name: str, steps: int, folder: Path, *more: str) -> None:
     run_script(COMMANDS[name], [str(SCRIPT), str(steps), str(result), *more], folder, RUN_S)
 
 
-def run_script(module: Sequence[str], words: Sequence[str], folder: Path, limit_s: float, members: int = 2) -> None:
-    """Run a script with its arguments by `members` of `module`, in `folder`. Raises RuntimeError where it fails."""
+def run_script(
+    module: Sequence[str],
+    words: Sequence[str],
+    folder: Path,
+    limit_s: float,
+    members: int = 2,
+    variables: Mapping[str, str] = {},
+) -> None:
+    """Run a script with its arguments by `members` of `module`, in `folder`. Raises RuntimeError where it fails, and
+    where it has not ended after `limit_s`."""
     command = [sys.executable, "-m", *module, "--nproc-per-node", str(members), *words]
     paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    ended = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit_s, check=False
-    )
-    if ended.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed: {ended.stderr}")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": paths, **variables}
+    with (folder / "output.txt").open("w+") as output:
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
+        try:
+            problem = f"failed ({status})" if (status := process.wait(limit_s)) else ""
+        except subprocess.TimeoutExpired:
+            problem = f"did not end within {limit_s:g} s"
+            process.terminate()  # it ends its members then
+            process.wait(END_S)
+        output.seek(0)
+        if problem:
+            raise RuntimeError(f"{' '.join(command)} {problem}: {output.read()[-SHOWN:]}")
 
 
 def main() -> None:
