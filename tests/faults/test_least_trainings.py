@@ -1,7 +1,7 @@
 """What happens to each training of the matrix, shown by the least program that it has: see `tests.trainings`."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,13 +94,21 @@ TRAININGS = {
 """By the names of the matrix."""
 
 
+def run_for(cells: Sequence[dict[str, str]]) -> Any:
+    """Runs a test for the trainings with these cells, with the words of the cells."""
+    cases = [
+        pytest.param(cell["training"], cell["word"], id=cell["training"], marks=TRAININGS[cell["training"]].marks)
+        for cell in cells
+    ]
+    return pytest.mark.parametrize(("training", "word"), cases, indirect=["training"], scope="module")
+
+
 def shown(test: Any) -> Any:
-    """Runs a test for the trainings with a cell in the matrix that names it, with the word of the cell."""
+    """Runs a test for the trainings with a cell in the matrix that names it."""
     node = f"faults/test_least_trainings::{test.__name__}"
-    cells = [(cell["training"], cell["word"]) for cell in trainings.cells() if cell["test"] == node]
+    cells = [cell for cell in trainings.cells() if cell["test"] == node]
     assert cells, f"tests/trainings.csv names {test.__name__} nowhere"
-    cases = [pytest.param(name, word, id=name, marks=TRAININGS[name].marks) for name, word in cells]
-    return pytest.mark.parametrize(("training", "word"), cases, indirect=["training"], scope="module")(LEAST(test))
+    return run_for(cells)(LEAST(test))
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +161,23 @@ def test_a_member_in_an_endless_loop_is_ended(pool: st.Pool, training: Training,
     [restart] = result.restarts
     assert (restart.kind, restart.alone, restart.healed) == ("hang", word == "alone", False), restart.cause
     assert restart.rank == min(LOSER, training.slots - 1) or word == "restarts"
+
+
+@LEAST
+# The members of a strategy, but for its chief, run none of its functions.
+@run_for([cell for cell in trainings.cells() if cell["event"] == "lost" and cell["training"] != "`tf.distribute`"])
+def test_a_process_that_is_stopped_by_a_signal_is_lost(
+    pool: st.Pool, training: Training, word: str, tmp_path: Path
+) -> None:
+    loser = min(LOSER, training.slots - 1)
+
+    def stop() -> None:
+        psutil.Process(next(iter(steps_in(tmp_path, loser)))).suspend()
+
+    [restart] = beside(pool, training, tmp_path, loser + 1, stop, 240)
+    assert "was stopped by a signal" in restart.cause
+    assert (restart.kind, restart.rank) == ("lost", loser)
+    assert (restart.healed, restart.alone) == (word == "heals", word in ("heals", "alone")), restart.cause
 
 
 @shown
