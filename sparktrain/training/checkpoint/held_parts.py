@@ -27,6 +27,8 @@ from sparktrain.training.checkpoint.training_state import (
 PASS_S = 60.0
 """How long a part may take from one member to another one; a member that is lost ends its connections before."""
 _NAME = "parts"
+_NOTHING = (-1, -1)
+"""In place of the sizes of a part's files: the member has none."""
 
 
 @dataclass(frozen=True)
@@ -59,41 +61,54 @@ class HeldParts:
         part = StatePart(self.own, tuple(slices))
         return State(step, tensors | process.tensors, {**process.document, **entries, HELD: True}, part)
 
-    def exchange(self, folder: Path) -> tuple[int, ...]:
+    def exchange(self, folder: Path | None) -> tuple[int, ...]:
         """Send the files of this member's part in `folder` to its neighbours, and add those that it keeps for others.
 
-        Returns the parts in `folder`: its own alone where a neighbour is lost. Any thread may call it; the neighbours
-        do so after the same step. Blocks. Raises CheckpointError without enough shared memory, OSError.
+        Returns the parts in `folder`: its own alone where a neighbour is lost or sends nothing. Without a folder this
+        member has no copy, and the others wait for none. Any thread may call it; all members do so after the same step.
+        Blocks. Raises CheckpointError without enough shared memory, OSError.
         """
-        received = self._received()
+        received = [copy for copy in self.copies if copy.target == self.ring.rank]
         try:
-            self._exchange(folder, received)
+            copies_here = self._exchange(folder, received)
         except RingError:
-            # What is there is of an earlier step, or not whole.
-            for path in (path for copy in received for path in held_files(folder, copy.part)):
-                path.unlink(missing_ok=True)
-            return (self.own,)
-        return self.own, *(copy.part for copy in received)
+            copies_here = []
+        if folder is not None:
+            # What is there of others is of an earlier step, or not whole.
+            for copy in received:
+                for path in held_files(folder, copy.part) if copy not in copies_here else ():
+                    path.unlink(missing_ok=True)
+        return self.own, *(copy.part for copy in copies_here)
 
-    def _exchange(self, folder: Path, received: Sequence[PartCopy]) -> None:
+    def _exchange(self, folder: Path | None, received: Sequence[PartCopy]) -> list[PartCopy]:
+        """The copies of others that have come to `folder`. Raises as `exchange`, and RingError."""
         sent = [copy for copy in self.copies if copy.source == self.ring.rank]
-        own_files = [np.memmap(path, np.uint8, "r+") for path in held_files(folder, self.own)]
-        own_sizes = np.array([len(content) for content in own_files], "int64")
-        sizes = [np.zeros_like(own_sizes) for _ in received]
+        paths = [] if folder is None else held_files(folder, self.own)
+        own_files = [np.memmap(path, np.uint8, "r+") for path in paths]
+        sizes = np.array([len(content) for content in own_files] or _NOTHING, "int64")
+        offers = [np.zeros_like(sizes) for _ in received]
         self.ring.pass_on(
-            [(copy.target, own_sizes) for copy in sent],
-            [(copy.source, counts) for copy, counts in zip(received, sizes, strict=True)],
+            [(copy.target, sizes) for copy in sent],
+            [(copy.source, offer) for copy, offer in zip(received, offers, strict=True)],
             PASS_S,
         )
-        kept_files = [
-            (copy.source, _mapped(path, int(count)))
-            for copy, counts in zip(received, sizes, strict=True)
-            for path, count in zip(held_files(folder, copy.part), counts, strict=True)
-        ]
-        self.ring.pass_on([(copy.target, content) for copy in sent for content in own_files], kept_files, PASS_S)
-
-    def _received(self) -> list[PartCopy]:
-        return [copy for copy in self.copies if copy.target == self.ring.rank]
+        rooms, problem = _rooms(folder, dict(zip(received, offers, strict=True)))
+        # A member without room answers too: the sender would wait for it as long as for a slow one.
+        answers = [np.zeros(1, "int64") for _ in sent]
+        self.ring.pass_on(
+            [(copy.source, np.array([copy in rooms], "int64")) for copy in received],
+            [(copy.target, answer) for copy, answer in zip(sent, answers, strict=True)],
+            PASS_S,
+        )
+        targets = [copy.target for copy, answer in zip(sent, answers, strict=True) if answer[0] and own_files]
+        self.ring.pass_on(
+            [(target, content) for target in targets for content in own_files],
+            [(copy.source, file) for copy, files in rooms.items() for file in files],
+            PASS_S,
+        )
+        if problem is not None:
+            raise problem
+        return [*rooms]
 
 
 def held_parts(ring: Any, parts: Sequence[Any]) -> HeldParts | None:
@@ -107,6 +122,22 @@ def held_parts(ring: Any, parts: Sequence[Any]) -> HeldParts | None:
     digests = ring.allgather_array(np.array([digest], "int64"), name=_NAME).tolist()
     layout = numbered(digests)
     return HeldParts(ring, layout, copies(layout, [place.host for place in ring.formation.places]))
+
+
+def _rooms(
+    folder: Path | None, offers: Mapping[PartCopy, Array]
+) -> tuple[dict[PartCopy, list[Array]], CheckpointError | None]:
+    """The memory of each copy of the sizes `offers`, and why one has none."""
+    rooms: dict[PartCopy, list[Array]] = {}
+    problem: CheckpointError | None = None
+    for copy, offer in offers.items():
+        if folder is not None and offer.min() >= 0:
+            paths = held_files(folder, copy.part)
+            try:
+                rooms[copy] = [_mapped(path, int(count)) for path, count in zip(paths, offer, strict=True)]
+            except CheckpointError as error:
+                problem = error
+    return rooms, problem
 
 
 def _mapped(path: Path, count: int) -> Array:

@@ -233,6 +233,10 @@ class MemorySaver:
             again = _same_layout(slot.arrays, state.tensors)
             try:
                 self._copy_to(slot, state, again)
+            except BaseException:
+                if held is not None:
+                    held.exchange(None)
+                raise
             finally:
                 is_intact = state.retention.end()
             self._copy_s += SystemClock().now() - started_s
