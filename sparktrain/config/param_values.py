@@ -65,14 +65,26 @@ def check_name(name: object, subject: str) -> str:
         raise SpecError(
             f"{subject}: 'ctx' is not a hyperparameter: sparktrain passes its context by that name; choose another name"
         )
-    if not name.isidentifier() or keyword.iskeyword(name):
-        fitting = re.sub(r"\W", "_", name).lstrip("_") or "name"
+    first, *further = name.split(".")  # a script may have options with dots
+    if not first.isidentifier() or keyword.iskeyword(name) or not all(re.fullmatch(r"\w+", part) for part in further):
+        fitting = re.sub(r"[^\w.]", "_", name).strip("_.").replace("..", ".") or "name"
         proposal = f"_{fitting}" if fitting[0].isdigit() else f"{fitting}_" if keyword.iskeyword(fitting) else fitting
         raise SpecError(
             f"{subject}: {shown(name)} cannot be the name of a parameter of a Python function; "
             f"use letters, digits and underscores, such as {proposal!r}"
         )
     return name
+
+
+def value_at(params: Any, path: str) -> Any:
+    """The value of the leaf of a space at `path`, such as "optimizer.lr": names may have dots too. Raises KeyError."""
+    if isinstance(params, Mapping):
+        if path in params:
+            return params[path]
+        for dot in re.finditer(r"\.", path):
+            if path[: dot.start()] in params:
+                return value_at(params[path[: dot.start()]], path[dot.end() :])
+    raise KeyError(path)
 
 
 def value_list(values: object, subject: str) -> tuple[Any, ...]:

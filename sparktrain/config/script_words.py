@@ -13,8 +13,10 @@ FORM = "--NAME VALUE"
 """How a parameter becomes words of the command line, unless the call has another form."""
 _BY_FUNCTION = re.compile(r"^\s*(?:import|from)\s.*\b(?:typer|click|cyclopts|fire)\b", re.M)
 """Libraries that make options of the parameters of functions, with dashes for underscores."""
-_BY_CLASS = re.compile(r"\b(?:HfArgumentParser|LightningCLI|jsonargparse)\b")
-"""Parsers that make options of the fields and parameters of classes, which other packages may have."""
+_OF_KEYS = re.compile(r"\b(?:hydra|omegaconf|OmegaConf)\b")
+"""Libraries that take keys of a configuration for arguments, and lists in brackets."""
+_BY_CLASS = re.compile(rf"\b(?:HfArgumentParser|LightningCLI|jsonargparse)\b|{_OF_KEYS.pattern}")
+"""Parsers that make options of fields and parameters of classes, which other packages may have, or of keys of files."""
 _BOOLEAN_VALUES = re.compile(
     r"\b(?:DEFINE_bool|DEFINE_boolean|HfArgumentParser|LightningCLI|jsonargparse)\b|^\s*(?:import|from)\s+fire\b", re.M
 )
@@ -59,7 +61,9 @@ def _words(form: str, name: str, value: Any, source: str) -> Iterator[str]:
         if word == "VALUE":
             yield from values
         else:
-            yield word.replace("NAME", name).replace("VALUE", ",".join(values))
+            joined = ",".join(values)
+            bracketed = f"[{joined}]" if isinstance(value, list | tuple) and _OF_KEYS.search(source) else joined
+            yield word.replace("NAME", name).replace("VALUE", bracketed)
 
 
 def spelled(name: str, source: str) -> str:

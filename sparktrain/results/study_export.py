@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sparktrain.base.ids import CHIEF
 from sparktrain.config.distribution import TAIL, Distribution
 from sparktrain.config.objectives import Constraint, Objective
+from sparktrain.config.param_values import value_at
 from sparktrain.errors import SpecError
 from sparktrain.runs.history import look
 from sparktrain.runs.locate import LOOK_TIMEOUT_S, place_of
@@ -143,16 +145,10 @@ def _flat(params: Mapping[str, Any], leaves: Mapping[str, Leaf]) -> dict[str, An
     """The parameters by path: a dict of the space is one parameter for each of its leaves, any other value is one."""
     leaf_values: dict[str, Any] = {}
     for path in leaves:
-        value: Any = params
-        for name in path.split("."):
-            value = value.get(name, _ABSENT) if isinstance(value, Mapping) else _ABSENT
-        if value is not _ABSENT:
-            leaf_values[path] = _plain(value)
-    covered = {path.partition(".")[0] for path in leaf_values}
+        with suppress(KeyError):
+            leaf_values[path] = _plain(value_at(params, path))
+    covered = [name for name in params if any(f"{path}.".startswith(f"{name}.") for path in leaf_values)]
     return leaf_values | {name: _plain(value) for name, value in params.items() if name not in covered}
-
-
-_ABSENT = object()
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sparktrain.base.boundary import users_call
 from sparktrain.config.distribution import Distribution, choice, drawn
-from sparktrain.config.param_values import described, plain, shown, value_list
+from sparktrain.config.param_values import described, plain, shown, value_at, value_list
 from sparktrain.config.stoppers import PBT, AnyStopRule
 from sparktrain.errors import SpecError
 from sparktrain.search.space import (
@@ -133,11 +133,8 @@ class SampledSpace(Space):
         leaf_values: dict[str, Any] = {}
 
         def pick(path: str, leaf: Leaf) -> Any:
-            value: Any = params
-            for name in path.split("."):
-                value = value[name]
-            leaf_values[path] = value
-            return value
+            leaf_values[path] = value_at(params, path)
+            return leaf_values[path]
 
         try:
             again = self.built(pick)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from sparktrain.base.ids import TrialId
 from sparktrain.config.distribution import Distribution
-from sparktrain.config.param_values import did_you_mean, shown
+from sparktrain.config.param_values import did_you_mean, shown, value_at
 from sparktrain.errors import SpecError
 from sparktrain.search.grid import MAX_TRIALS
 from sparktrain.search.optuna_space import param_of, value_of
@@ -102,11 +102,10 @@ class _OutsideError(Exception):
 
 def _in_sampled(space: SampledSpace, params: Mapping[str, Any]) -> Placed:
     def pick(path: str, leaf: Leaf) -> Any:
-        value: Any = params
-        for name in path.split("."):
-            if not isinstance(value, Mapping) or name not in value:
-                raise _OutsideError(f"{path!r} is missing")
-            value = value[name]
+        try:
+            value = value_at(params, path)
+        except KeyError:
+            raise _OutsideError(f"{path!r} is missing") from None
         return _fitted(path, leaf, value)
 
     try:

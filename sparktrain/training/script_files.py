@@ -29,8 +29,7 @@ def keep_files(patterns: Collection[str], folder: Path, log_dir: Path) -> None:
 
 def show_deleted(folder: Path, read: str) -> None:
     """Issue a notice about files that are still in `folder`, but for `read`, which the trial has as metrics."""
-    paths = [path for path in folder.glob("*") if path != folder / read and not _is_empty(path)]
-    names = sorted(path.name + "/" * path.is_dir() for path in paths)
+    names = sorted(path.name + "/" * path.is_dir() for path in folder.glob("*") if _has_file(path, folder / read))
     if names:
         count = f" and {len(names) - _SHOWN} more" * (len(names) > _SHOWN)
         notice(
@@ -39,5 +38,7 @@ def show_deleted(folder: Path, read: str) -> None:
         )
 
 
-def _is_empty(path: Path) -> bool:
-    return path.is_dir() and not any(path.glob("*"))
+def _has_file(path: Path, read: Path) -> bool:
+    """Whether `path` is a file, or a folder with one, but for `read`."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return any(file != read and not file.is_dir() for file in files)

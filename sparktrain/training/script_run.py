@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 """Interval at which a pattern is searched in what the script has printed since."""
 _TAIL_BYTES = 4096
-_REFUSALS = {2: "usage:", 1: "FATAL Flags parsing error"}
-"""For exit codes of parsers that refuse arguments, the start of a line that they print then: of argparse, click and
-typer, and of absl."""
+_REFUSALS = {2: ("usage:",), 1: ("fatal flags parsing error", "could not override")}
+"""For exit codes of parsers that refuse arguments, the start of a line that they print then, in small letters: of
+argparse, click and typer; of absl; of Hydra."""
 _UNUSED = "not used by the HfArgumentParser"
 """In an error of transformers for options that none of its classes has."""
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(.*)", re.M)
@@ -88,8 +88,9 @@ def _run_file(module: str, path: str) -> None:
         names["__spec__"] = find_spec(module)
         names["__package__"] = module.rpartition(".")[0]
     # Files beside the script are where it lies, on hosts that have it; its code is what the driver has sent.
-    names["__file__"] = os.path.abspath(path) if os.path.exists(path) else origin
-    exec(compile(Path(origin).read_bytes(), origin, "exec", dont_inherit=True), names)
+    file = os.path.abspath(path) if os.path.exists(path) else origin
+    names["__file__"] = file
+    exec(compile(Path(origin).read_bytes(), file, "exec", dont_inherit=True), names)
 
 
 def _file_of(module: str) -> str:
@@ -214,8 +215,8 @@ def _log_of(ctx: "TrainContext") -> Path:
 def _of_exit(code: Any, lines: Sequence[str], *, has_reported: bool) -> str:
     """What the script has done, and its last line: there parsers name the argument that they refuse."""
     last = lines[-1] if lines else "nothing"
-    usage = _REFUSALS.get(code, "") if isinstance(code, int) else ""
-    starts = [index for index, line in enumerate(lines) if usage and line.lower().startswith(usage.lower())]
+    usages = _REFUSALS.get(code, ()) if isinstance(code, int) else ()
+    starts = [index for index, line in enumerate(lines) if line.lower().startswith(usages)]
     if not starts or has_reported:
         return f"the script has called sys.exit({code!r}); it printed last: {last}"
     return f"{REFUSES_ARGUMENTS}; it printed last: {last}; {' '.join(lines[starts[-1] : -1])}"

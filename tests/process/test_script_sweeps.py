@@ -126,6 +126,16 @@ for epoch in range(3):
     print(f"epoch {epoch} loss: {lr / (epoch + 1)} accuracy={epoch / 10}")
 print("loss: 100", end="")  # without an end of line
 """
+HYDRA = """
+import sys  # instead of hydra
+words = dict(word.split("=") for word in sys.argv[1:])
+if unknown := sorted(words.keys() - {"lr", "model.size"}):
+    print(f"Could not override '{unknown[0]}'.", "Key is not in struct", "Set HYDRA_FULL_ERROR=1", sep=chr(10))
+    sys.exit(1)
+print("loss:", float(words["lr"]) * float(words["model.size"]))
+def train(): ...
+print("beside:", train.__code__.co_filename == __file__)
+"""
 RESUMES = """
 import os, signal, sys
 import sparktrain
@@ -264,6 +274,26 @@ def test_metrics_are_found_in_the_output_of_a_script_in_another_form(sweep: Swee
     assert list(history["accuracy"])[:3] == [0.0, 0.1, 0.2]
 
 
+def test_keys_of_a_configuration_are_parameters_of_a_grid_and_of_a_sampled_space(sweep: Sweep) -> None:
+    call: dict[str, Any] = {"form": "NAME=VALUE", "metric_from": "loss: (.*)"}
+    listed = sweep("keyed_script", HYDRA, space={"lr": [2.0], "model.size": [4, 8]}, **call)
+    assert [trial.metrics for trial in listed.trials] == [{"loss": 8.0}, {"loss": 16.0}]
+    assert "beside: True" in Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
+    drawn = {"lr": st.uniform(1, 2), "model.size": st.choice([4, 8])}
+    sampled = sweep("keyed_script", HYDRA, space=drawn, trials=4, sampler="tpe", name="sampled", **call)
+    products = [trial.params["lr"] * trial.params["model.size"] for trial in sampled.trials]
+    assert [trial.metrics["loss"] for trial in sampled.trials] == pytest.approx(products)
+    assert len(sampled.to_study().trials[0].params) == 2
+
+
+def test_a_key_that_a_configuration_lacks_ends_the_run(sweep: Sweep, one_agent: st.Pool) -> None:
+    call: dict[str, Any] = {"form": "NAME=VALUE", "metric_from": "loss: (.*)", "agents": one_agent}
+    result = sweep("unkeyed_script", HYDRA, space={"modl.size": [4, 8, 16]}, **call)
+    assert "refuses its arguments" in str(result.reason)
+    assert "Could not override 'modl.size'. Key is not in struct" in str(result.reason)
+    assert not list(Path("runs/run/trials").glob("000[12]"))
+
+
 @pytest.mark.parametrize("imports", ["from .constants import FACTOR", "from training_code.constants import FACTOR"])
 def test_a_script_imports_from_its_package_and_starts_processes(sweep: Sweep, imports: str) -> None:
     Path("training_code").mkdir()
@@ -305,8 +335,14 @@ def test_files_of_the_working_directory_are_stored_by_their_patterns_also_after_
 
 
 def test_files_that_are_deleted_are_named_but_for_that_of_the_metrics(sweep: Sweep) -> None:
-    body = "for n in range(5): open(f'{n}.txt', 'w')\nopen('m.json', 'w').write('{\"loss\": 1}')"
-    result = sweep("leaving_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_file="m.json")
+    body = """
+import os
+for number in range(5):
+    open(f"{number}.txt", "w")
+os.mkdir("out")
+open("out/m.json", "w").write('{"loss": 1}')
+"""
+    result = sweep("leaving_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_file="out/m.json")
     [notice] = result.trials[0].notices
     assert "has written 0.txt, 1.txt, 2.txt and 2 more in its working directory" in notice
 

@@ -75,6 +75,7 @@ def test_argparse_would_take_the_start_of_an_option_for_it(source: str, option: 
 
 def test_options_of_classes_may_be_those_of_other_packages() -> None:
     assert takes_any("parser = HfArgumentParser(TrainingArguments)")
+    assert takes_any("@hydra.main(config_path='conf')")
     assert not takes_any("parser = ArgumentParser()")
 
 
@@ -132,3 +133,11 @@ def test_a_name_is_a_word_of_the_source(source: str, is_named: bool) -> None:
 )
 def test_a_script_does_something_when_it_is_run(source: str, answer: bool) -> None:
     assert is_script(source.encode()) is answer
+
+
+def test_a_configuration_has_lists_in_brackets_and_names_with_dots() -> None:
+    params = {"model.layers": [64, 32], "model.lr": -0.1}
+    assert list(words_of("NAME=VALUE", params, "import hydra")) == ["model.layers=[64,32]", "model.lr=-0.1"]
+    assert list(words_of(FORM, {"model.lr": 0.1, "amp": True}, "LightningCLI(Model)")) == [
+        "--model.lr", "0.1", "--amp=True",
+    ]  # fmt: skip

@@ -91,6 +91,13 @@ def test_a_condition_sees_what_is_before_it_and_beside_it() -> None:
     assert {tuple(params) for params in seen} == {("a", "name")}
 
 
+def test_names_with_dots_are_found_in_a_case() -> None:
+    made = sampled({"model.size": st.randint(1, 9), "model": {"lr": st.uniform(0, 1)}, "o": {"a.b": [1, 2], "c": 3}})
+    case = {"model.size": 4, "model": {"lr": 0.5}, "o": {"a.b": 2, "c": 3}}
+    assert made.chosen(case) == {"model.size": 4, "model.lr": 0.5, "o.a.b": 2}
+    assert made.chosen({**case, "model": {}}) is None
+
+
 @pytest.mark.parametrize("values", [NESTED, {"x": st.normal(0, 1)}, {"x": st.quniform(0, 1, 0.5), "where": [1]}])
 def test_a_space_comes_back_from_json_and_has_the_same_digest(values: Any) -> None:
     made = sampled(values)
@@ -151,7 +158,9 @@ def test_a_grid_becomes_choices_and_counted_distributions_a_grid() -> None:
         (lambda: space(lr=st.uniform(0, 1), where=lambda p: p["x"]), "KeyError"),
         (lambda: space(lr=st.uniform(0, 1), ctx=1), "'ctx' is not a hyperparameter"),
         (lambda: space(lr=st.uniform(0, 1), f=print), r"'f' holds .*a value is None"),
-        (lambda: space({"a.b": 1, "lr": st.uniform(0, 1)}), "'a.b' cannot be the name"),
+        (lambda: space({"a-b": 1, "lr": st.uniform(0, 1)}), "'a-b' cannot be the name"),
+        (lambda: space({"a.": 1}), "'a.' cannot be the name .* such as 'a'"),
+        (lambda: space({"model.h-size": 1}), "such as 'model.h_size'"),
         (lambda: space(o={"a": {"b": [1]}, "a.b": [2]}, lr=st.uniform(0, 1)), "two parameters are called 'o.a.b'"),
         (lambda: space(o={1: st.uniform(0, 1)}), "keys are text: write '1'"),
         (lambda: space(lr=st.uniform(0, 1), a=[]), "empty list"),
