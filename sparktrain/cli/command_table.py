@@ -58,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         if message is None:
             raise
         page = " ".join(["sparktrain", *filter(None, [command]), "--help"])
-        return common.fail(f"{message()}{_in_place_of(error, command)}\nsee: {page}", 2)
+        return common.fail(f"{message()}{_in_place_of(error, command, arguments)}\nsee: {page}", 2)
 
 
 def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
@@ -86,8 +86,8 @@ def _parser(command: str) -> Any:
     return typer.main.get_command(application([command] if command else COMMANDS))
 
 
-def _in_place_of(error: Exception, command: str) -> str:
-    """The flag that replaces an unknown one that `error` refuses; empty where none does."""
+def _in_place_of(error: Exception, command: str, arguments: Sequence[str]) -> str:
+    """The flag that replaces an unknown one that `error` refuses, or where a script gets it; empty for neither."""
     name = str(getattr(error, "option_name", "")).lstrip("-").replace("-", "_")
     if not name or COMMANDS.get(command) != "cli.train_commands":
         return ""
@@ -95,7 +95,10 @@ def _in_place_of(error: Exception, command: str) -> str:
     from sparktrain.config.call_option import options_in
 
     flags = [declared.flag for declared in options_in(KEYWORDS[command]).values() if name in declared.option.also]
-    return f" Did you mean {flags[0]}?" if flags else ""
+    if flags:
+        return f" Did you mean {flags[0]}?"
+    script = next((word for word in arguments if word.endswith(".py")), "")
+    return f" Arguments of {script} come after --, at the end of the line." if script else ""
 
 
 def _version(is_requested: bool) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from sparktrain.base.boundary import TERMINATED, DriverTerminated, lost_folder
@@ -191,11 +192,13 @@ def load(request: CommandRequest) -> "Target":
     from sparktrain.cluster.stderr_filter import OF_TENSORFLOW, stderr_without
     from sparktrain.driver.scripts import script
     from sparktrain.usercode.script_target import is_script_file
-    from sparktrain.usercode.target import resolve
+    from sparktrain.usercode.target import check_file, resolve
 
     if is_script_file(request.target):
         options = dict(request.script)
         return cast("Target", script(request.target, *options.pop("arguments", ()), **options))
+    if request.target.endswith(".py") and not Path(request.target).exists():
+        check_file(Path(request.target))
     if request.script:
         first = next(iter(request.script)).replace("_", "-")
         name = "arguments after --" if first == "arguments" else f"--{first}"

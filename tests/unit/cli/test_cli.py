@@ -268,6 +268,9 @@ def test_debug_shows_the_traceback(edge: Edge, target: str, capfd: Capture) -> N
         (["swep"], "No such command 'swep'"),
         (["sweep"], "Missing argument 'TARGET'"),
         (["sweep", "TARGET", "--gird", "lr=1"], "No such option: --gird"),
+        (["sweep", "train.py", "--steps", "3"], "Arguments of train.py come after --, at the end of the line."),
+        (["sweep", "absent.py", "--grid", "lr=1", "--metric", "y"], "absent.py: no such file"),
+        (["run", "absent.py", "--workers", "1", "--", "--steps", "3"], "absent.py: no such file"),
         (
             ["sweep", "TARGET", "--grid", "lr=1", "--trials", "many"],
             "--trials ('many') must be a whole number: write digits, such as 2 (trials: Most trials",
