@@ -21,6 +21,8 @@ _BOOLEAN_VALUES = re.compile(
     r"\b(?:DEFINE_bool|DEFINE_boolean|HfArgumentParser|LightningCLI|jsonargparse)\b|^\s*(?:import|from)\s+fire\b", re.M
 )
 """Parsers where booleans take a value, and `--no-NAME` is unknown: `DEFINE_bool` is of absl."""
+_SWITCH = re.compile(r"store_(?:true|false|const)|\bis_flag\s*=\s*True")
+"""Keywords of an option that takes no value and has no opposite."""
 _COMPUTED = re.compile(r"--(?:[{%]|[\"']\s*\+)")
 """An option with a name that the script computes."""
 _TYPE_CHECKING = re.compile(r"(?:\w+\.)?TYPE_CHECKING")
@@ -79,13 +81,15 @@ def _has_option(name: str, source: str) -> bool:
 
 
 def _of_boolean(name: str, value: bool, source: str) -> Iterator[str]:
-    declared = re.search(rf"(add_argument\([^)]*)?--{re.escape(name)}[\"']([^)]*)", source)
-    keywords = declared[2] if declared is not None else ""
-    if "store_true" in keywords or "is_flag" in keywords:
+    call = rf"(?:(add_argument|option|Option)\([^()]*)?--{re.escape(name)}[\"']((?:[^()]|\([^()]*\))*)"
+    declared = re.search(call, source)
+    function, keywords = (declared[1], declared[2]) if declared is not None else (None, "")
+    has_type = re.search(r"\btype\s*=\s*(?!bool\b)", keywords) is not None
+    if function == "Option" or _SWITCH.search(keywords):  # `Option` is of typer
         yield from [f"--{name}"] if value else []
-    elif declared is not None and declared[1] and re.search(r"type\s*=\s*bool\b", keywords):
-        yield f"--{name}={value or ''}"  # argparse calls bool(), which is False for no text alone
-    elif _BOOLEAN_VALUES.search(source) or "type=" in keywords:
+    elif function == "add_argument" and "action" not in keywords and not has_type:
+        yield f"--{name}={value or ''}"  # argparse keeps the text, or calls bool(): no text alone is false then
+    elif _BOOLEAN_VALUES.search(source) or has_type or function == "option":
         yield f"--{name}={value}"
     else:
         yield f"--{name}" if value else f"--no-{name}"

@@ -1,5 +1,7 @@
 """How the parameters of a trial become words of a script's command line."""
 
+import argparse
+
 import pytest
 
 from sparktrain.config.script_words import FORM, is_script, names, spelled, taken_for, takes_any, words_of
@@ -42,7 +44,11 @@ def test_a_parameter_becomes_an_option(params: dict[str, object], words: list[st
         ('parser.add_argument("--amp", type=bool)', ["--amp=True"], ["--amp="]),
         ('parser.add_argument("--amp", type=str2bool)', ["--amp=True"], ["--amp=False"]),
         ('@click.option("--amp", type=bool)', ["--amp=True"], ["--amp=False"]),
+        ('parser.add_argument("--amp", default=False)', ["--amp=True"], ["--amp="]),
+        ('parser.add_argument("--amp", help="(slow) or not", action="store_true")', ["--amp"], []),
         ('@click.option("--amp", is_flag=True)', ["--amp"], []),
+        ('@click.option("--amp", default=False)', ["--amp=True"], ["--amp=False"]),
+        ('amp: bool = typer.Option(False, "--amp")', ["--amp"], []),
         ('@click.option("--amp/--no-amp")', ["--amp"], ["--no-amp"]),
         ('flags.DEFINE_bool("amp", True, "")', ["--amp=True"], ["--amp=False"]),
         ("parser = HfArgumentParser(Options)", ["--amp=True"], ["--amp=False"]),
@@ -57,6 +63,18 @@ def test_a_boolean_is_what_the_parser_of_the_script_takes(source: str, of_true: 
 
 def test_an_option_with_a_longer_name_is_another_one() -> None:
     assert spelled("batch_size", '"--batch_size_total", "--batch-size"') == "batch-size"
+
+
+@pytest.mark.parametrize(
+    "keywords",
+    ["", ", default=True", ", type=bool", ', action="store_true"', ", action=argparse.BooleanOptionalAction"],
+)
+def test_argparse_reads_a_boolean_as_it_is(keywords: str) -> None:
+    source = f'parser.add_argument("-a", "--amp"{keywords})'
+    parser = argparse.ArgumentParser()
+    exec(source, {"parser": parser, "argparse": argparse})
+    for value in (True, False):
+        assert bool(parser.parse_args(list(words_of(FORM, {"amp": value}, source))).amp) is value
 
 
 @pytest.mark.parametrize(
