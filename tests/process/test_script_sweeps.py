@@ -136,6 +136,21 @@ print("loss:", float(words["lr"]) * float(words["model.size"]))
 def train(): ...
 print("beside:", train.__code__.co_filename == __file__)
 """
+BESIDE_OTHERS = """
+import argparse, pathlib, time
+import sparktrain
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+parser.add_argument("--together", type=pathlib.Path)
+args = parser.parse_args()
+pathlib.Path("state.txt").write_text(str(args.lr))
+(args.together / str(args.lr)).touch()
+deadline = time.monotonic() + 60
+while len(list(args.together.iterdir())) < 2 and time.monotonic() < deadline:
+    time.sleep(0.01)
+sparktrain.report(loss=float(pathlib.Path("state.txt").read_text()), both=len(list(args.together.iterdir())))
+"""
 RESUMES = """
 import os, signal, sys
 import sparktrain
@@ -161,9 +176,13 @@ parser.add_argument("--lr", type=float)
 args = parser.parse_args()
 dist.init_process_group("gloo")
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
-model(torch.ones(1, 1)).sum().backward()
+data = torch.utils.data.TensorDataset(torch.ones(8, 1))
+rows = 0
+for (x,) in torch.utils.data.DataLoader(data, 2, num_workers=2, sampler=torch.utils.data.DistributedSampler(data)):
+    model(x).sum().backward()
+    rows += len(x)
 if dist.get_rank() == 0:
-    sparktrain.report(loss=args.lr, size=dist.get_world_size())
+    sparktrain.report(loss=args.lr, size=dist.get_world_size(), rows=rows)
 dist.destroy_process_group()
 """
 ENDS = """
@@ -319,6 +338,13 @@ for name in ("model.bin", "parts/first.bin", "notes.txt"):
 sparktrain.report(loss=1)
 sys.exit(int(sys.argv[1]))
 """
+
+
+def test_trials_side_by_side_write_files_of_one_name(sweep: Sweep, tmp_path: Path) -> None:
+    (tmp_path / "together").mkdir()
+    space = {"lr": [1.0, 2.0], "together": [str(tmp_path / "together")]}
+    result = sweep("neighbouring_script", BESIDE_OTHERS, space=space, keep_files=["state.txt"])
+    assert [trial.metrics for trial in result.trials] == [{"loss": 1.0, "both": 2.0}, {"loss": 2.0, "both": 2.0}]
 
 
 def test_files_of_the_working_directory_are_stored_by_their_patterns_also_after_a_failure(sweep: Sweep) -> None:
@@ -504,9 +530,11 @@ def test_a_pattern_needs_a_name_where_the_run_has_no_metric(pool: st.Pool) -> No
 
 
 @pytest.mark.torch
-def test_a_script_of_torch_is_a_gang_in_each_trial(sweep: Sweep) -> None:
+def test_a_script_of_torch_with_loaders_in_processes_is_a_gang_in_each_trial(sweep: Sweep) -> None:
     result = sweep("ddp_script", DDP, space={"lr": [0.1, 0.2]}, workers_per_trial=2, backend="torch")
-    assert [trial.metrics for trial in result.trials] == [{"loss": 0.1, "size": 2.0}, {"loss": 0.2, "size": 2.0}]
+    assert [trial.metrics for trial in result.trials] == [
+        {"loss": rate, "size": 2.0, "rows": 4.0} for rate in (0.1, 0.2)
+    ]
 
 
 def test_outside_of_a_trial_there_is_no_context_and_a_report_does_nothing() -> None:
