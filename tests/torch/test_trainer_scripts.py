@@ -106,6 +106,23 @@ def test_a_killed_member_costs_its_sweep_no_step_before_the_checkpoint(
     assert metric_of(broken.metrics) < 0.7 * next(iter(whole.history["loss"]))
 
 
+def test_parts_of_a_model_of_lightning_are_restored_by_another_number_of_members(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    script = st.script(SCRIPTS / "lightning_trainer.py", "--fsdp")
+    call: dict[str, Any] = {"backend": "torch", "dir": "runs", "progress": False}
+    space = {"lr": [0.02], "devices": [2], "epochs": [2]}
+    swept = st.sweep(
+        script, space, workers_per_trial=2, metric="val_loss", mode="min", spark=st.local(slots=2), name="two", **call
+    )
+    [trial] = swept.trials
+    spark = st.local(slots=1)
+    refitted = st.refit(swept, {"devices": 1, "epochs": 3}, workers=1, spark=spark, name="one", **call)
+    assert min(refitted.history()["epoch"].dropna()) == max(trial.history["epoch"].dropna()) + 1
+    assert refitted.metrics["val_loss"] < 0.9 * trial.metrics["val_loss"]
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case != "lightning-fsdp"])
 def test_a_script_takes_the_place_of_torchrun_and_reports(case: str, tmp_path: Path) -> None:
     script, *arguments = CASES[case]
