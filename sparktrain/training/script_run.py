@@ -36,6 +36,7 @@ argparse, click and typer; of absl; of Hydra."""
 _UNUSED = "not used by the HfArgumentParser"
 """In an error of transformers for options that none of its classes has."""
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(.*)", re.M)
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FRAME = " \t│|"
 """Around the lines of an error that Rich prints."""
 
@@ -237,7 +238,7 @@ class _OutputFollower:
 
     def __init__(self, ctx: "TrainContext", pattern: str) -> None:
         self._ctx = ctx
-        self._pattern = re.compile(pattern)
+        self._pattern = re.compile(pattern, re.MULTILINE)
         self._log = _log_of(ctx)
         self._read = self._log.stat().st_size
         """Bytes that were searched."""
@@ -265,6 +266,7 @@ class _OutputFollower:
         with self._log.open("rb") as file:
             file.seek(self._read)
             content = file.read()
+        content = content.replace(b"\r", b"\n")  # after each state of a progress bar
         whole = content if is_last else content[: content.rfind(b"\n") + 1]
         self._read += len(whole)
         for match in self._pattern.finditer(whole.decode(errors="replace")):
@@ -274,11 +276,19 @@ class _OutputFollower:
 
 
 def _of_match(match: re.Match[str], metric: str | None) -> dict[str, float]:
-    texts = match.groupdict() or ({metric: match[1]} if metric is not None else {})
-    metrics = {}
-    for name, text in texts.items():
-        try:
-            metrics[name] = float(text)
-        except (TypeError, ValueError):
-            continue
-    return metrics
+    groups: list[tuple[str, str | int]] = [(name, name) for name in match.groupdict()]
+    if not groups and metric is not None:
+        groups = [(metric, 1)]
+    metrics = {name: _number_of(match, group) for name, group in groups}
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
+def _number_of(match: re.Match[str], group: str | int) -> float | None:
+    """The number in a group: the whole one where a pattern such as [0-9.]+ ends within 1e-05, or takes a full stop."""
+    number = _NUMBER.match(match.string, match.start(group)) if match[group] else None
+    if number is not None and number.end() > match.end(group):
+        return float(number[0])
+    try:
+        return float(match[group])
+    except (TypeError, ValueError):
+        return float(number[0]) if number is not None else None

@@ -37,7 +37,7 @@ def test_the_command_of_a_page_sweeps_over_a_script(
     assert cli.main([*shlex.split(before), "--local", "--json", "--quiet", "--", *shlex.split(arguments)]) == 0
     trials = json.loads(capfd.readouterr().out)["trials"]
     assert [trial["params"]["lr"] for trial in trials] == rates
-    # Three steps of gradient descent on (weight - 3) ** 2, as the argument --epochs 3 says.
+    # Three steps of gradient descent on (weight - 3) ** 2, by --epochs 3.
     losses = [next(iter(trial["metrics"].values())) for trial in trials]
     assert losses == pytest.approx([9 * (1 - 2 * rate) ** 6 for rate in rates], abs=1e-6)
 

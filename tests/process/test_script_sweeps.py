@@ -293,6 +293,22 @@ def test_metrics_are_found_in_the_output_of_a_script_in_another_form(sweep: Swee
     assert list(history["accuracy"])[:3] == [0.0, 0.1, 0.2]
 
 
+@pytest.mark.parametrize(
+    ("line", "pattern", "loss"),
+    [
+        ("loss: 1e-05", "loss: ([0-9.]+)", 1e-5),
+        ("The loss: 0.25.", "loss: ([0-9.]+)", 0.25),
+        ("loss: -2.5, next", r"loss: (\S+)", -2.5),
+        ("loss 0.5\\nloss 0.25\\nmy loss 1", "^loss (.*)$", 0.25),
+        ("\\r 50% loss 2\\r100% loss 1\\r", "^100% loss (.*)$", 1.0),
+    ],
+)
+def test_a_number_is_read_as_a_whole(sweep: Sweep, line: str, pattern: str, loss: float) -> None:
+    body = f"print('{line}')"
+    result = sweep("numbering_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_from=pattern)
+    assert result.trials[0].metrics == {"loss": loss}
+
+
 def test_keys_of_a_configuration_are_parameters_of_a_grid_and_of_a_sampled_space(sweep: Sweep) -> None:
     call: dict[str, Any] = {"form": "NAME=VALUE", "metric_from": "loss: (.*)"}
     listed = sweep("keyed_script", HYDRA, space={"lr": [2.0], "model.size": [4, 8]}, **call)
