@@ -16,7 +16,7 @@ from msgspec.structs import astuple, fields
 from sparktrain.base.clock import Clock
 from sparktrain.errors import OutOfStepError
 from sparktrain.state.agent_messages import Seating
-from sparktrain.training.checkpoint.held_parts import held_parts
+from sparktrain.training.checkpoint.held_parts import HeldParts, held_parts
 from sparktrain.training.checkpoint.member_states import gathered
 from sparktrain.training.checkpoint.memory_saver import PART_BYTES, MemorySaver, part_bytes
 from sparktrain.training.checkpoint.training_state import state_module
@@ -107,6 +107,8 @@ class StepBoundary:
         """How long training waited for the newest copy, once all members had come to it."""
         self._is_copy_due = False
         self._is_split = False
+        self._held: HeldParts | None = None
+        """Who holds which part, once the members of the present ring have agreed on that."""
         self._pauses = False
         self._is_save_due: Callable[[], bool] = lambda: False
         self._started = 0
@@ -121,6 +123,7 @@ class StepBoundary:
         `split`: no member holds the whole state, so that all take each memory checkpoint.
         """
         self._is_split = split
+        self._held = None
         self._schedule.interval_s = self._interval_s if copies and self._memory is not None else math.inf
         self._schedule.start(step)
         self._last = self._agreed = (step, self._clock.now())
@@ -177,6 +180,7 @@ class StepBoundary:
     def enter_ring(self, step: int) -> None:
         """The members have another ring after `step`. A process in it may have no earlier part of the chief."""
         self._first_steps.add(step + 1)
+        self._held = None
         if self._memory is not None:
             self._memory.forget_parts()
 
@@ -255,7 +259,7 @@ class StepBoundary:
         part = self._chiefs_part(memory, parts, extra)
         members = gathered(self.ring, parts, _CALL)
         self._is_copy_due = False
-        held = held_parts(self.ring, parts)
+        held = self._held = self._held or held_parts(self.ring, parts)
         if held is None and not (self._schedule.turn(*memory.turns()) or self._pauses):
             # Also without a copy here: the next part may refer to the arrays of this one.
             memory.learn(part)

@@ -12,6 +12,7 @@ from sparktrain.training.checkpoint import memory_checkpoints
 from sparktrain.training.checkpoint.memory_checkpoints import MemoryCheckpoints, loop_of
 from sparktrain.training.collectives.ring import LocalRing
 from sparktrain.training.data.position import Cursor, Position
+from sparktrain.training.elastic import step_boundary
 from sparktrain.training.elastic.step_boundary import MemberFacts, StepBoundary
 from sparktrain.training.judgement import Judgement
 from tests.unit.clocks import InstantClock
@@ -112,6 +113,26 @@ def test_members_that_hold_parts_of_a_model_take_none_where_these_cannot_travel(
         clock.pause(1.0)
         steps.step(1)
     assert memory.snapshots == []
+
+
+def test_members_agree_once_in_a_block_on_who_holds_which_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    agreements: list[Any] = []
+
+    def agree(ring: Any, parts: Any) -> str:
+        agreements.append(parts)
+        return "a layout"
+
+    monkeypatch.setattr(step_boundary, "held_parts", agree)
+    clock = InstantClock()
+    memory: Any = Memory()
+    boundary = StepBoundary(Mirror(), clock, lambda: False, memory=memory, interval_s=0.0)
+    for first in (1, 4):
+        boundary.start(first - 1)
+        for step in range(first, first + 3):
+            clock.pause(1.0)
+            boundary.end_step((), step, (None, None), dict)
+    assert len(memory.snapshots) == 6
+    assert len(agreements) == 2
 
 
 def test_members_with_different_steps_are_named() -> None:
