@@ -57,6 +57,10 @@ def check(result: st.RunResult, folder: Path, strikes: list[Strike]) -> None:
     assert max(steps.get((last, 0), restored[last, 0])) == STEPS
 
 
+KILLED_JAX = pytest.mark.all(
+    case="a killed member of JAX",
+    covered_by="a killed member of arrays; `process/test_eager_gangs`: a killed member of JAX",
+)
 OFTEN = {("member", 0), ("zygote", 1)}
 """Kills of `make test`; `make test-all` kills each victim of both ranks."""
 KILLS = [
@@ -65,7 +69,7 @@ KILLS = [
         for victim in VICTIMS
         for rank in (0, 1)
     ),
-    ("jax", "member", 0),  # JAX itself ends the other member
+    pytest.param("jax", "member", 0, marks=KILLED_JAX),  # JAX itself ends the other member
     pytest.param("jax", "zygote", 1, marks=SECOND_RANK),
     *(
         pytest.param("torch", *victim, marks=pytest.mark.torch)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 class TestReportsInHdfs(MetricLogContract):
-    stride = 3
+    stride = 9
 
     @pytest.fixture
     def store(self, hdfs_cluster: Hdfs, tmp_path: Path) -> Store:
@@ -24,7 +24,7 @@ class TestReportsInHdfs(MetricLogContract):
 
 @pytest.mark.all(
     case="a crash at each operation of appended reports in HDFS",
-    covered_by="at each third; `contract/test_metric_log`: at each one",
+    covered_by="at each ninth; `contract/test_metric_log`: at each one",
 )
 class TestReportsInHdfsOften(TestReportsInHdfs):
     stride = 1

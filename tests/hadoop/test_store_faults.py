@@ -161,6 +161,10 @@ def test_the_active_namenode_hangs_and_is_fenced(
         ha_cluster.promote(1 - ha_cluster.namenodes.index(active))
 
 
+@pytest.mark.all(
+    case="a hung standby costs one deadline",
+    covered_by="a NameNode that hangs for good; the other one of two is promoted",
+)
 @natively
 def test_a_hung_standby_costs_one_deadline(
     ha_cluster: HaHdfs, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -32,6 +32,10 @@ def test_a_table_an_extension_and_a_resume_of_a_sweep(spark: SparkSession, runs:
     assert len(list((runs / "run/coordinators").iterdir())) == 2, "the last call had nothing left to do"
 
 
+@pytest.mark.all(
+    case="a run loses the executor of its coordinator",
+    covered_by="`process/test_takeover`: the agent of a coordinator is killed; `spark/test_run`: a killed executor",
+)
 def test_a_run_loses_the_executor_of_its_coordinator(spark: SparkSession, runs: Path, tmp_path: Path) -> None:
     def train(folder: str, ctx: Any) -> dict[str, float]:
         Path(folder, f"pid-{ctx.generation}").write_text(str(os.getpid()))

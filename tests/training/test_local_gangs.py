@@ -15,9 +15,9 @@ ENDS_OF_EPOCHS = pytest.mark.all(case="an average at the ends of epochs alone", 
 OTHER_KILLS = pytest.mark.all(
     case="a kill on Horovod's ring, and where memory has the checkpoint", covered_by="a kill on TensorFlow's ring"
 )
-MIXED_PRECISION = pytest.mark.all(
-    case="one worker in mixed precision with a server",
-    covered_by="a ring in mixed precision; `training/test_ps_model`",
+ALONE = pytest.mark.all(
+    case="one worker with servers, in mixed precision too",
+    covered_by="a ring in mixed precision; `training/test_ps_model`; two workers that lose one",
 )
 
 NOT_KILLED = pytest.mark.all(
@@ -110,7 +110,8 @@ def test_members_skip_steps_of_their_own_in_mixed_precision(pool: st.Pool, tmp_p
     np.testing.assert_array_equal(of(tmp_path, 0), of(tmp_path, 1))
 
 
-@pytest.mark.parametrize(("ps", "policy"), [(2, "float32"), pytest.param(1, "mixed_float16", marks=MIXED_PRECISION)])
+@ALONE
+@pytest.mark.parametrize(("ps", "policy"), [(2, "float32"), (1, "mixed_float16")])
 def test_one_worker_with_servers_trains_what_it_trains_alone(
     pool: st.Pool, tmp_path: Path, alone: Path, ps: int, policy: str
 ) -> None:
