@@ -9,6 +9,7 @@ import os
 import re
 import runpy
 import shlex
+import signal
 import sys
 import threading
 import traceback
@@ -36,6 +37,8 @@ argparse, click and typer; of absl; of Hydra."""
 _UNUSED = "not used by the HfArgumentParser"
 """In an error of transformers for options that none of its classes has."""
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(.*)", re.M)
+_TERMINATED = 128 + signal.SIGTERM
+"""The exit code that shells give to a program that ended by SIGTERM."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FRAME = " \t│|"
 """Around the lines of an error that Rich prints."""
@@ -62,7 +65,7 @@ def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
         else:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
-        code = end.code
+        code = end.code or (_TERMINATED if _is_of_termination(end) else None)
     except BaseException:
         if os.getpid() == pid:
             raise
@@ -71,6 +74,12 @@ def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
     if os.getpid() != pid:
         _end_fork(code)
     return code
+
+
+def _is_of_termination(end: SystemExit) -> bool:
+    """Whether the script's handler of SIGTERM has ended it: it was stopped, and has not trained to its end."""
+    handler = getattr(signal.getsignal(signal.SIGTERM), "__code__", None)
+    return handler is not None and any(frame.f_code is handler for frame, _ in traceback.walk_tb(end.__traceback__))
 
 
 def _end_fork(code: Any) -> NoReturn:

@@ -475,6 +475,24 @@ sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
     assert result.trials[0].metrics == {"loss": 1.0, "child": 0.0}
 
 
+def test_a_script_that_saves_and_ends_when_it_is_stopped_has_not_succeeded(sweep: Sweep) -> None:
+    body = """
+import signal, time
+def save(number, frame):
+    open("saved.txt", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+sparktrain.report(loss=1)
+while True:
+    time.sleep(0.01)
+"""
+    call: dict[str, Any] = {"trial_timeout": "1s", "keep_files": ["saved.txt"]}
+    result = sweep("stopped_script", ENDS.format(body=body), space={"lr": [1.0]}, **call)
+    assert result.trials[0].status == "failed"
+    assert "ran longer than trial_timeout" in str(result.trials[0].error)
+    assert Path("runs/run/trials/0000/generation-1/rank-0/files/saved.txt").exists()
+
+
 def test_processes_that_a_script_forks_end_as_they_do_without_sparktrain(sweep: Sweep) -> None:
     body = """
 import os, sys
