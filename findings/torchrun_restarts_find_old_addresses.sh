@@ -2,10 +2,9 @@
 # torchrun --standalone --max-restarts starts all processes again after the loss of one. Do they form their group over Gloo?
 #
 # By chance. Since torchrun shares its own store with the processes, that store lives through all restarts, and torch adds
-# no prefix for each ("We create a new TCPStore for every retry", a comment of its code). A new process may read the
-# address of a rank before the new process of that rank has written its own. It connects to a process that is gone: the
-# group fails after seconds with "Connection refused", which costs one more restart, or all wait until their timeout. With
-# TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 each restart has a store of its own, and all of them work.
+# no prefix for each. A new process may read the address of a rank before the new process of that rank has written its own.
+# It connects to a process that is gone: the group fails after seconds with "Connection refused", which costs one more
+# restart. With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 each restart has a store of its own, and all of them work.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
