@@ -58,7 +58,8 @@ def script(
         _check_pattern(metric_from)
     if metric_file is not None:
         _check_below("metric_file", metric_file)
-    for pattern in (keep_files,) if isinstance(keep_files, str) else keep_files:
+    patterns = (keep_files,) if isinstance(keep_files, str) else tuple(keep_files)
+    for pattern in patterns:
         _check_below("keep_files", pattern)
     target = script_target(run_trial, path, is_module=False)
     call = ScriptCall(
@@ -69,7 +70,7 @@ def script(
         form=form,
         metric_from=metric_from or "",
         metric_file=metric_file or "",
-        keep_files=(keep_files,) if isinstance(keep_files, str) else tuple(keep_files),
+        keep_files=patterns,
     )
     bound = to_builtins(call)
     return replace(target, function=partial(run_trial, bound), bound=bound)
