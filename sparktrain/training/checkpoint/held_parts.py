@@ -100,7 +100,7 @@ class HeldParts:
             [(copy.target, answer) for copy, answer in zip(sent, answers, strict=True)],
             PASS_S,
         )
-        targets = [copy.target for copy, answer in zip(sent, answers, strict=True) if answer[0] and own_files]
+        targets = [copy.target for copy, answer in zip(sent, answers, strict=True) if answer[0]]
         self.ring.pass_on(
             [(target, content) for target in targets for content in own_files],
             [(copy.source, file) for copy, files in rooms.items() for file in files],
