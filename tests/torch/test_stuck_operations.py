@@ -18,11 +18,12 @@ from types import SimpleNamespace
 import torch
 import torch.distributed as dist
 
-from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck, waiting_threads
+from sparktrain.training.frameworks.torch.gloo_threads import busy_threads
+from sparktrain.training.frameworks.torch.stuck_operations import end_if_stuck
 
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2)
-assert not list(waiting_threads()), "no operation runs"
+assert not list(busy_threads()), "no operation runs"
 if rank:
     sys.stdin.read()  # it takes no part
 else:
@@ -30,7 +31,7 @@ else:
     end_if_stuck(SimpleNamespace(are_closed=bool(closed)), lambda: not is_left)
     work = dist.all_reduce(torch.ones(4), async_op=True)
     deadline = time.monotonic() + 30
-    while not list(waiting_threads()):  # its thread may start later
+    while not list(busy_threads()):  # its thread may start later
         assert time.monotonic() < deadline, "it waits for the other process"
     sys.stdin.read()
 """

@@ -7,21 +7,15 @@ would wait for this member until their next rings are given up, one after the ot
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Callable
 
 from sparktrain.base.clock import pause
 from sparktrain.base.threads import spawn
 from sparktrain.training.collectives.opened_sockets import PeerConnections
+from sparktrain.training.frameworks.torch.gloo_threads import busy_threads
 
 STATUS = 70
 """The exit status of such a process."""
-_TASKS = Path("/proc/self/task")
-_GLOO = "pt_gloo_runloop"
-"""The name of the threads in which Gloo's operations run."""
-_FUTEX = ("202", "98")
-"""The number of the system call on x86 and on ARM."""
 _LOOKS = 5
 _LOOK_S = 1.0
 
@@ -41,7 +35,7 @@ def _watch(connections: PeerConnections, is_current: Callable[[], bool]) -> None
         pause(_LOOK_S)
         if not is_current():
             return
-        waiting = set(waiting_threads()) if connections.are_closed else set()
+        waiting = set(busy_threads()) if connections.are_closed else set()
         if waiting & before:
             print(
                 "[sparktrain] an operation of Gloo waits on connections that are closed, and nothing can end it: this "
@@ -51,14 +45,3 @@ def _watch(connections: PeerConnections, is_current: Callable[[], bool]) -> None
             )
             os._exit(STATUS)
         before = waiting
-
-
-def waiting_threads() -> Iterator[int]:
-    """Threads of Gloo that are within an operation: one without work waits without a deadline."""
-    for task in _TASKS.iterdir():
-        with suppress(OSError):  # a thread that has ended
-            if (task / "comm").read_text().strip() != _GLOO:
-                continue
-            call = (task / "syscall").read_text().split()
-            if call[0] in _FUTEX and int(call[4], 16):
-                yield int(task.name)
