@@ -46,8 +46,6 @@ from sparktrain.state.seats.seat import SeatState
 from sparktrain.state.sweep import Sweep
 from sparktrain.state.trial import NOT_FORMED, Trial
 
-KILL_GRACE_S = 2.0
-"""Between SIGTERM and SIGKILL, for a member that ran out of time."""
 CAUSE_TIMEOUT_S = 1.0
 """How long a failure that may follow from another member's waits for a report of that one."""
 
@@ -373,8 +371,11 @@ class RunMachine:
     def _stop_members(self, gang: Gang, at: float) -> Commands:
         if gang.stop.by is not None:
             return []
-        # The survivors of a gang may be stuck in an operation of the ring, and have nothing to finish.
-        grace_s = 0.0 if gang.stop.continues or (gang.size > 1 and gang.fault.cause is not None) else KILL_GRACE_S
+        # The others of one that is lost may be stuck in an operation of the ring, and have nothing to finish. Where one
+        # hangs, all logs are to show where.
+        rank = None if gang.fault.cause is None else gang.fault.cause.rank
+        is_lost = rank is not None and all(member.rank != rank for _, member in gang.live())
+        grace_s = 0.0 if gang.stop.continues or is_lost else timeouts.KILL_GRACE_S
         gang.stop.by = at + grace_s + timeouts.END_S
         for rank in gang.in_state(SeatState.EMPTY, SeatState.VACANT):
             gang.end(rank, Outcome(0.0, failure=Failure(FailureKind.STOPPED, "lost, and not restarted")), at)

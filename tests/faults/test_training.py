@@ -1,6 +1,7 @@
 """A killed training ends with the weights of an undisturbed one, and a member that hangs is replaced."""
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -247,3 +248,5 @@ def test_a_member_without_progress_is_named_and_replaced(pool: st.Pool, tmp_path
     [restart] = result.restarts
     assert restart.kind == "hang"
     assert "has finished no training step for" in restart.cause
+    [log] = tmp_path.rglob(f"generation-1/rank-{restart.rank}/log.txt")
+    assert re.search(r'File ".*learning.py", line \d+ in ', log.read_text()), "where it hangs"

@@ -171,7 +171,7 @@ NUMBERS = [
     ("tensorboard", "of {} files of a member", "executor/live_events:AT_ONCE", 1),
     ("notebooks", "repeated every {} s", "display/live:STATUS_INTERVAL_S", 1),
     ("notebooks", "The HTML is at most {} KB", "views/notebook/cards:LARGEST", 1000),
-    ("notebooks", "that run within {} s, writes the results", "state/run_machine:KILL_GRACE_S", 1),
+    ("notebooks", "that run within {} s, writes the results", "state/gangs/timeouts:KILL_GRACE_S", 1),
     ("installation", "Spark needs Java {} or later", "cluster/launch_warnings:LEAST_JAVA", 1),
     (
         "parameter-server",

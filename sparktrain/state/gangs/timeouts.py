@@ -8,6 +8,8 @@ so long to replace an executor."""
 START_S = 60.0
 """From the time at which an agent joins until it has started: so long a drained member trains on, to move there. An
 import of TensorFlow takes 5 to 20 s of it."""
+KILL_GRACE_S = 2.0
+"""From SIGTERM, at which a member prints its stacks to its log and ends, until SIGKILL."""
 END_S = 15.0
 """Until a member that was stopped must have ended; then its agent counts as lost."""
 LEFT_S = 60.0

@@ -131,7 +131,7 @@ class MemberRestarts:
         if not self._restarts(gang, rank, failure, at) or len(stuck(gang, self._sweep.spec, at)) > 1:
             return []
         gang.absences.by_rank[rank] = Absence(gang.located(failure, rank), at, SeatState.LEAVING, at + timeouts.END_S)
-        return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), 0.0))]
+        return [do.Send(gang.agents[rank], m.StopMember(gang.member(rank), timeouts.KILL_GRACE_S))]
 
     def _restarts(self, gang: Gang, rank: Rank, failure: Failure, at: float) -> bool:
         forms_or_stops = gang.status is not GangStatus.RUNNING or gang.stop.has_started

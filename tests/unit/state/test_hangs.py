@@ -3,6 +3,7 @@
 import pytest
 
 from sparktrain.state.deadlines import FIRST_STEP_TIMEOUT_S
+from sparktrain.state.gangs import timeouts
 from sparktrain.state.outcome import FailureKind
 from tests.unit.state.gangs import gang, trial
 from tests.unit.state.world import World
@@ -19,7 +20,9 @@ def test_the_member_that_is_behind_is_the_one_that_hangs(world: World) -> None:
         world.step(agent, step)
     assert world.tick(30) == []
     stops = world.tick(1)
-    assert {each.agent for each in stops} == {first, second}
+    assert {(stop.agent, stop.message.grace_s) for stop in stops} == {
+        (agent, timeouts.KILL_GRACE_S) for agent in (first, second)
+    }, "both print to their logs where they are"
     world.fail(first, FailureKind.STOPPED)
     world.fail(second, FailureKind.STOPPED)
     [restart] = trial(world).restarts

@@ -11,7 +11,6 @@ from sparktrain.state.gangs import timeouts
 from sparktrain.state.health import FIRST_BACK_OFF_S
 from sparktrain.state.outcome import FailureKind, Outcome, Report
 from sparktrain.state.restart import Cause, cause_of
-from sparktrain.state.run_machine import KILL_GRACE_S
 from tests.support.limits import run_limits
 from tests.unit.state.world import LEASE_S, RUN, World, kinds
 
@@ -146,7 +145,7 @@ def test_a_trial_over_its_time_is_stopped_and_fails_with_its_limit(world: World)
     [agent] = running(world, trial_timeout_s=10.0)
     assert not world.tick(9.9)
     [stop] = world.tick(0.2)
-    assert stop == do.Send(agent, m.StopMember(world.running[agent], KILL_GRACE_S))
+    assert stop == do.Send(agent, m.StopMember(world.running[agent], timeouts.KILL_GRACE_S))
     world.fail(agent, FailureKind.SIGNAL)
     trial = world.machine.last.trials[TrialId(0)]
     assert (trial.status, trial.failure.kind) == ("failed", FailureKind.TIMEOUT)
@@ -171,7 +170,7 @@ def test_a_trial_that_returns_while_it_is_being_stopped_has_succeeded(world: Wor
 def test_an_agent_whose_member_does_not_end_when_stopped_is_dropped(world: World) -> None:
     [agent] = running(world, trial_timeout_s=10.0)
     world.tick(11)
-    world.tick(KILL_GRACE_S + timeouts.END_S)
+    world.tick(timeouts.KILL_GRACE_S + timeouts.END_S)
     assert [each.agent for each in world.all(do.DropAgent)] == [agent]
     assert world.status(0) == "failed"
 
