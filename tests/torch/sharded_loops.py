@@ -1,7 +1,5 @@
 """Loops of models that members hold in parts, with memory checkpoints, and members that are lost."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +11,12 @@ from tests.support.processes import wait_until
 from tests.torch.sharded_programs import network, optimizer_of, train_step
 
 
-def kill(folder: Path, step: int, rank: int, lost: Any) -> None:
-    """Have the first of the `lost` members end all of them at once, when all parts after `step` are held."""
+def await_kills(folder: Path, rank: int, lost: Any) -> None:
+    """Note which process is lost with this rank, if any is, and wait until the test has killed all of them."""
     for number, victim in lost:
         if number == rank:
             Path(folder, f"{number}.pid").write_text(str(drill.pid_of(victim)))
-    wait_until(Path(folder, f"kept-{step}").exists, 60, f"the copies after step {step}")
-    if rank == lost[0][0]:
-        files = [Path(folder, f"{number}.pid") for number, _ in reversed(lost)]
-        wait_until(lambda: all(path.exists() for path in files), 60, "the processes of all that are lost")
-        for path in files:
-            os.kill(int(path.read_text()), signal.SIGKILL)
+    wait_until(Path(folder, "killed").exists, 60, "the kills")
 
 
 def learn_until_it_moves(folder: str, ctx: Any) -> dict[str, float]:
@@ -51,8 +44,7 @@ def _note_weights(model: Any, path: Path) -> None:
 def learn(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 0, lost: Any = ()) -> dict[str, float]:
     """Train a model in parts with a memory checkpoint after each step; lose members after one.
 
-    `lost` has pairs of a rank and of what is killed: "member" or "agent". Before a kill the driver has noted, in a file
-    `kept-N`, that all parts after the step are held.
+    `lost` has pairs of a rank and of what is killed: "member" or "agent".
     """
     dist.init_process_group("gloo")
     model = network(plan, seed=ctx.generation)
@@ -71,6 +63,6 @@ def learn(folder: str, steps: int, ctx: Any, plan: str = "fsdp", kill_at: int = 
             if ctx.generation == 1 and kill_at:
                 ctx._gang.memory.settle()  # a copy that is not made yet postpones the next one
             if ctx.generation == 1 and step == kill_at:
-                kill(Path(folder), step, ctx.rank, lost)
+                await_kills(Path(folder), ctx.rank, lost)
     _note_weights(model, Path(folder, f"rank-{ctx.rank}.pt"))
     return {"start": start, "size": ctx.size, "loss": losses[-1]}

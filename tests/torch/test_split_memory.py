@@ -1,5 +1,7 @@
 """Memory checkpoints of models that members hold in parts: what the loss of one member costs, and that of two."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,12 +34,32 @@ def pool() -> Iterator[st.Pool]:
 
 
 def run(
-    pool: st.Pool, folder: Path, workers: int = 2, options: dict[str, Any] | None = None, **faults: Any
+    pool: st.Pool, folder: Path, workers: int = 2, options: dict[str, Any] | None = None, lost: Any = (), **plan: Any
 ) -> st.RunResult:
-    return pool.run(
-        sharded_loops.learn, {"folder": str(folder), "steps": STEPS, **faults}, workers=workers,
-        dir=str(folder / "runs"), name="run", progress=False, **(options or {}),
-    )  # fmt: skip
+    params = {"folder": str(folder), "steps": STEPS, "kill_at": KILLED if lost else 0, "lost": lost, **plan}
+    with ThreadPoolExecutor(1) as beside:
+        killed = beside.submit(kill, folder, lost)
+        result = pool.run(
+            sharded_loops.learn, params, workers=workers, dir=str(folder / "runs"), name="run", progress=False,
+            **(options or {}),
+        )  # fmt: skip
+        killed.result()
+    return result
+
+
+def kill(folder: Path, lost: Any) -> None:
+    """End all that are lost at once, when all parts after the step are held.
+
+    Not from a member: the end of the gang, after the first loss, would end it before the second one.
+    """
+    if not lost:
+        return
+    files = [folder / f"{rank}.pid" for rank, _ in lost]
+    wait_until(lambda: all(path.exists() and path.read_text() for path in files), 120, "the processes that are lost")
+    wait_until((folder / f"kept-{KILLED}").exists, 60, f"the copies after step {KILLED}")
+    for path in files:
+        os.kill(int(path.read_text()), signal.SIGKILL)
+    (folder / "killed").touch()
 
 
 def noting(folder: Path) -> Callable[..., bool]:
@@ -90,7 +112,7 @@ def test_a_lost_part_comes_from_the_copy_of_another_member(
 ) -> None:
     monkeypatch.setattr(MemoryTier, "keep", noting(tmp_path))
     workers = 4 if plan == "hybrid" else 2
-    result = run(pool, tmp_path, workers, plan=plan, kill_at=KILLED, lost=lost)
+    result = run(pool, tmp_path, workers, plan=plan, lost=lost)
     [restart] = result.restarts
     assert restart.resumed_from_step in resumed
     assert result.metrics["start"] == restart.resumed_from_step
@@ -104,7 +126,7 @@ def test_fewer_members_continue_from_the_parts_in_memory(
     monkeypatch.setattr(timeouts, "REPLACEMENT_S", 0.0)
     monkeypatch.setattr(MemoryTier, "keep", noting(tmp_path))
     with st.pool(st.local(slots=3), preload=["torch"]) as three:
-        result = run(three, tmp_path, 3, {"min_workers": 2}, kill_at=KILLED, lost=[(1, "agent")])
+        result = run(three, tmp_path, 3, {"min_workers": 2}, lost=[(1, "agent")])
     restart = result.restarts[0]
     assert restart.resumed_from_step in {KILLED, KILLED + 1}
     assert (result.metrics["start"], result.metrics["size"]) == (restart.resumed_from_step, 2)
