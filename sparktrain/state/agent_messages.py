@@ -119,7 +119,7 @@ class MemberStepped(Small, frozen=True, tag=True):
     step: int
     """Steps that the member has finished, those before a restart included."""
     steps_per_s: float
-    """Since its previous message of this kind; 0 in the first."""
+    """Since its previous message of this kind; 0 in the first, which comes before the first step."""
     training: bool = True
     """More steps follow: a long silence is a hang."""
     times: StepTimes | None = None

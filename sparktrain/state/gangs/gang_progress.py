@@ -21,7 +21,7 @@ class Pace(Struct, gc=False):
     at: float
     """When the newest step was reported."""
     per_s: float = 0.0
-    """0 before the second step."""
+    """Since the report before; 0 in the first one, which every training sends before its first step."""
     training: bool = True
     """More steps are to come: a long silence is a hang."""
     times: StepTimes | None = None

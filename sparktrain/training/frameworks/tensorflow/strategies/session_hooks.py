@@ -36,17 +36,20 @@ def variables_of(graph: Any) -> list[Any]:
 
 
 class ReportSteps(v1.train.SessionRunHook):  # type: ignore[name-defined, misc]  # TensorFlow has no types
-    """Reports the global step after each of this member's steps, every half second at most."""
+    """Reports the global step before this member's first step and after each one, every half second at most."""
 
     def __init__(self, report: Callable[[int, bool], None], global_step: Any, clock: Clock) -> None:
         self._report = report
         self._global_step = global_step
         self._clock = clock
         self._reported_at = float("-inf")
-        self._step = 0
+        self._step: int | None = None
 
     def before_run(self, run_context: Any) -> Any:
         """See base class."""
+        if self._step is None:
+            # Without it the report after the first step has no rate, and passes for that of a member that compiles.
+            self._report_now(run_context.session)
         return v1.train.SessionRunArgs(self._global_step)
 
     def after_run(self, run_context: Any, run_values: Any) -> None:
@@ -55,11 +58,16 @@ class ReportSteps(v1.train.SessionRunHook):  # type: ignore[name-defined, misc] 
         newest_step.mark(self._step)
         if self._clock.now() >= self._reported_at + REPORT_EVERY_S:
             self._reported_at = self._clock.now()
-            self._report(self._step, True)
+            self._report_now(run_context.session)
+
+    def _report_now(self, session: Any) -> None:
+        # By a call of its own: a step reads the number before it or after it has counted it, as threads have it.
+        self._step = int(session.run(self._global_step))
+        self._report(self._step, True)
 
     def end(self, session: Any) -> None:
         """See base class."""
-        self._report(self._step, False)
+        self._report(self._step or 0, False)
 
 
 class SaveVariables(v1.train.SessionRunHook):  # type: ignore[name-defined, misc]  # as above
