@@ -200,7 +200,8 @@ class MemberSession:
         """Report it at once; after too long without a save on this host's disk the member is lost, for another host."""
         host = socket.gethostname()
         now = self._clock.now()
-        post(m.CheckpointFailed(self.member, unsaved.step, f"{unsaved.problem} (host {host})", unsaved.part))
+        problem = "" if unsaved.returned else f"{unsaved.problem} (host {host})"
+        post(m.CheckpointFailed(self.member, unsaved.step, problem, unsaved.part, unsaved.returned))
         if not unsaved.disk:
             return
         since = self._unsaved_since = now if self._unsaved_since is None else self._unsaved_since

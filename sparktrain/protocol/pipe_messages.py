@@ -256,6 +256,8 @@ class Unsaved(Message, frozen=True, tag=True):
     """The local disk failed: a retry on another host may succeed."""
     part: bool = False
     """As of `Snapshot`."""
+    returned: bool = False
+    """The training function has returned: there is no part of `step`, nor of any later step."""
 
 
 class SnapshotAnswered(Message, frozen=True, tag=True):

@@ -173,6 +173,8 @@ class CheckpointFailed(Small, frozen=True, tag=True):
     problem: str
     part: bool = False
     """It was one of those that all members save, and may be another member's than the chief's."""
+    returned: bool = False
+    """The member's function has returned: it saves neither the part of `step` nor that of any later step."""
 
 
 class PartStored(Large, frozen=True, tag=True):

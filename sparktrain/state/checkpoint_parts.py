@@ -12,6 +12,9 @@ from msgspec import Struct
 
 from sparktrain.base.ids import CHIEF, Rank
 
+MUST_ALL_SAVE = "; members that hold parts of a model must all call ctx.checkpoint.save(), without `if ctx.rank == 0`"
+"""What follows a message about a part that does not come."""
+
 
 class Shard(Struct, frozen=True, omit_defaults=True):
     """One file of a checkpoint."""
@@ -59,6 +62,8 @@ class CheckpointParts:
     """The parts of `step`."""
     is_whole: bool = False
     """All parts of `step` are stored."""
+    returned: dict[Rank, tuple[int, str]] = field(default_factory=dict)
+    """Of members with a function that has returned: the first step without a part of theirs, and why it has none."""
 
     def add(self, rank: Rank, step: int, part: StoredPart, size: int) -> list[PartsDecision] | None:
         """Member `rank` of `size` has stored its part of `step`; None where it has sent one, or `step` is negative."""
@@ -72,7 +77,7 @@ class CheckpointParts:
             return None
         self.stored[rank] = part
         if len(self.stored) < size:
-            return replaced
+            return [*replaced, *self._lacking()]
         self.is_whole = True
         self.committing = step
         return [*replaced, PartsDecision(commit=tuple(self.stored[Rank(number)] for number in range(size)))]
@@ -91,12 +96,26 @@ class CheckpointParts:
             self.problem = problem
         return [*replaced, PartsDecision(given_up=step, problem=problem)]
 
+    def end(self, rank: Rank, step: int, subject: str) -> list[PartsDecision]:
+        """Member `rank`, `subject` in messages, has returned, and has no part of `step` or of any later one."""
+        problem = f"{subject} has returned from the training function and has not saved its part{MUST_ALL_SAVE}"
+        self.returned[rank] = step, problem
+        return self._lacking()
+
     def complete(self, step: int) -> bool:
         """The chief's agent has stored a manifest of `step`: whether that names the parts of all members."""
         if step != self.committing:
             return False
         self.committing = -1
         return True
+
+    def _lacking(self) -> list[PartsDecision]:
+        """Give up `step` where a member that has returned did not store its part."""
+        problems = [why for rank, (step, why) in self.returned.items() if step <= self.step and rank not in self.stored]
+        if not (problems and self.stored) or self.problem:
+            return []
+        self.problem = problems[0]
+        return [PartsDecision(given_up=self.step, problem=self.problem)]
 
     def _open(self, step: int) -> list[PartsDecision]:
         """Turn to `step`; the one before it gets no manifest where a part is still missing."""

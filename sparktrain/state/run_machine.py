@@ -251,14 +251,13 @@ class RunMachine:
     def _on_part(self, gang: Gang, agent: AgentId, message: m.PartStored) -> Commands:
         # Each process of a rank has a folder of its own, and a manifest names files of one folder.
         if gang.absences.incarnations:
-            problem = (
-                "a member of the gang has restarted alone, and the parts of its members make no checkpoint any more"
-            )
+            problem = "a member of the gang has restarted alone: parts of its members make no checkpoint any more"
             decision = PartsDecision(given_up=message.step, problem=problem, late=True)
             return settled_parts(gang, message.member.rank, message.step, [decision])
         decisions = gang.checkpoints.parts.add(message.member.rank, message.step, message.part, gang.size)
         if decisions is None:
             return [refused(agent, message.member)]
+        self.sweep.lacks_part(gang, decisions)
         return settled_parts(gang, message.member.rank, message.step, decisions)
 
     def _delete(self, gang: Gang) -> Commands:
@@ -276,7 +275,12 @@ class RunMachine:
                 return [refused(agent, message.member)]
             self.sweep.unsaved(gang, message.step, message.problem)
             return []
-        problem = f"rank {rank} on {gang.places[rank].host} could not store its part: {message.problem}"
+        subject = f"rank {rank} on {gang.places[rank].host}"
+        if message.returned:
+            decisions = gang.checkpoints.parts.end(rank, message.step, subject)
+            self.sweep.lacks_part(gang, decisions)
+            return settled_parts(gang, rank, message.step, decisions)
+        problem = f"{subject} could not store its part: {message.problem}"
         # The others report it again once they have heard of it: the first one alone has the cause.
         if decisions := gang.checkpoints.parts.fail(rank, message.step, problem):
             self.sweep.unsaved(gang, message.step, problem)

@@ -12,6 +12,7 @@ from sparktrain.state.agents import AgentState
 from sparktrain.state.cases.case_end import CaseEnd
 from sparktrain.state.cases.case_table import CaseTable
 from sparktrain.state.checkpoint_history import Checkpoint
+from sparktrain.state.checkpoint_parts import PartsDecision
 from sparktrain.state.commands import EndRun
 from sparktrain.state.driver_times import DriverTimes
 from sparktrain.state.ending import Ending, Stop
@@ -315,6 +316,12 @@ class Sweep:
         """A snapshot did not become a checkpoint."""
         self.trials[gang.trial].checkpoints.not_saved(step, problem)
         self._facts.append(fact.SaveFailed(trial=gang.trial, step=step, problem=problem))
+
+    def lacks_part(self, gang: Gang, decisions: Sequence[PartsDecision]) -> None:
+        """A step lacks the part of a member that has returned. One that a newer step replaces is no news."""
+        for decision in decisions:
+            if decision.given_up == gang.checkpoints.parts.step and not decision.late:
+                self.unsaved(gang, decision.given_up, decision.problem)
 
     def acknowledge(self, gang: Gang, new: Checkpoint) -> list[Checkpoint]:
         """A checkpoint counts from now on; returns those that can be deleted."""

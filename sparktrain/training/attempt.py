@@ -34,7 +34,7 @@ def conclude(returned: Any, context: TrainContext, gang: JoinedGang, metric: str
     ended = read_result(returned, metric if context.member_rank == 0 else None)
     if isinstance(ended, FunctionResult) and ended.notice and context.member_rank == 0:
         notice(ended.notice)
-    context.finish()
+    context.finish(returned=True)
     gang.leave()
     return ended
 

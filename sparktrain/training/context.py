@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from sparktrain.base.optional_packages import require, require_tensorflow
 from sparktrain.config.environment import TENSORFLOW
 from sparktrain.config.param_values import did_you_mean
 from sparktrain.errors import SpecError
-from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped
+from sparktrain.protocol.pipe_messages import Assignment, Entered, Reported, Stepped, Unsaved
 from sparktrain.rundir.layout import STEPS
 from sparktrain.state.outcome import Report
 from sparktrain.training.agent_pipe import AgentWire, Wire
@@ -275,8 +276,15 @@ class TrainContext:
             clock=self._clock,
         )
 
-    def finish(self) -> None:
-        """Wait for the last save after the training function has returned; sparktrain calls it."""
+    def finish(self, *, returned: bool = False) -> None:
+        """Wait for the last save after the end of the training function; sparktrain calls it.
+
+        `returned`: the function ended by itself. The other members then wait for no part of a checkpoint from here.
+        """
+        if returned and self._call.gang.size > 1 and os.getpid() == self._pid:
+            newest = -1 if self._checkpoints is None else self._checkpoints.newest_step
+            with suppress(OSError):  # the agent is gone
+                self._wire.send(Unsaved(newest + 1, "", disk=False, part=True, returned=True))
         if self._streams is not None:
             self._streams.close()
         if self._gang.memory is not None:

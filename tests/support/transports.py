@@ -135,7 +135,7 @@ FROM_AGENT: tuple[Message, ...] = (
     MemberAwaits(member=MEMBER, feed="train", waiting=True),
     MemberDoubts(member=MEMBER, ranks=(Rank(1), Rank(2))),
     CheckpointStored(member=MEMBER, checkpoint=CHECKPOINT),
-    CheckpointFailed(member=MEMBER, step=20, problem="the store is full", part=True),
+    CheckpointFailed(member=MEMBER, step=20, problem="the store is full", part=True, returned=True),
     PartStored(member=MEMBER, step=20, part=PART),
     SnapshotHeld(member=MEMBER, step=20, checksum="0" * 64, paused=True),
     MemberReported(member=MEMBER, reports=(Report(1, {"loss": 0.5}), Report(2, {"loss": float("inf")}))),

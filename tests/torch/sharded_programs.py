@@ -163,4 +163,4 @@ def train_with_a_guard(folder: str, steps: int, ctx: Any) -> None:
     dist.barrier()
     if ctx.rank == 0:
         Path(folder, "blocked.json").write_text(json.dumps(blocked_s))
-        ctx.checkpoint.wait(1.0)
+        ctx.checkpoint.wait(100.0)

@@ -29,6 +29,7 @@ from sparktrain.base.clock import Clock, pause
 from sparktrain.base.threads import spawn
 from sparktrain.errors import CheckpointError
 from sparktrain.protocol.pipe_messages import Snapshot, Unsaved
+from sparktrain.state.checkpoint_parts import MUST_ALL_SAVE
 from sparktrain.store.folder_removal import remove
 from sparktrain.training.agent_pipe import Wire
 from sparktrain.training.checkpoint.extras import split_arrays_in
@@ -62,7 +63,6 @@ MOVE_S = 10.0
 QUIET_S = 1.0
 """How long `save` waits before it prints that it waits."""
 
-_BY_ALL = "; members that hold parts of a model must all call ctx.checkpoint.save(), without `if ctx.rank == 0`"
 _LONGEST_PROBLEM = 1000
 """Characters."""
 
@@ -413,7 +413,7 @@ class CheckpointSaver:
 
     def _hint(self, late: _Job) -> str:
         """What else may be wrong with a save that takes long."""
-        return _BY_ALL if late.snapshot.part and self.is_chief else ""
+        return MUST_ALL_SAVE if late.snapshot.part and self.is_chief else ""
 
     def _warn(self, problem: str) -> None:
         """Print `problem`, the first time only: a disk that is full stays full."""

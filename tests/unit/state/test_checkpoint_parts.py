@@ -91,6 +91,29 @@ def test_a_newer_step_of_any_member_replaces_one_that_lacks_a_part(world: World)
     assert given_up(fail(world, second, 40, "no space is left")) == [(a, s) for s in (30, 40) for a in (first, second)]
 
 
+@pytest.mark.parametrize("returns_first", [True, False])
+def test_a_member_that_has_returned_leaves_no_other_one_waiting_for_its_part(world: World, returns_first: bool) -> None:
+    first, second, third = gang(world, size=3)
+    for each in (second, third):
+        store(world, each, 20)
+    news = m.CheckpointFailed(world.running[second], 21, "", part=True, returned=True)
+    if returns_first:
+        assert world.receive(second, news) == [], "its part of step 20 is there"
+        assert [type(each) for _, each in sent(store(world, first, 20))] == [m.CommitParts]
+        world.write(first, 20)
+        commands = store(world, first, 30)
+    else:
+        store(world, first, 20)
+        world.write(first, 20)
+        assert store(world, first, 30) == []
+        commands = world.receive(second, news)
+    assert given_up(commands) == [(each, 30) for each in (first, second, third)]
+    assert "step 30 was not checkpointed: rank 1 on host-a1 has returned from" in checkpoints(world).unsaved
+    assert given_up(store(world, third, 30)) == [(third, 30)], "it comes late"
+    assert given_up(store(world, first, 40)) == [(each, 40) for each in (first, second, third)]
+    assert [each.step for each in world.records if isinstance(each, SaveFailed)] == [30, 40]
+
+
 def test_the_failure_of_a_manifest_is_the_chiefs_alone(world: World) -> None:
     first, second = gang(world)
     for each in (first, second):
