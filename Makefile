@@ -6,7 +6,7 @@ BENCHMARKS := local_start command_start coordinator scaling scaling_cases alloca
     recovery growth notice first_allreduce parameter_server step_time step_trace local_steps checkpoint_stall memory_checkpoint kills healing_kills driver_death cluster_coordinator resume \
     hdfs_throughput journal reports suggest search_quality tracking report page runs_page short_trials sklearn_search fusion data_feed data_step data_write stream datafeed_rows tfcluster inference yarn doctor
 TORCH_BENCHMARKS := torch_feed torch_shuffle torch_step torch_sharded torch_recovery
-CORE_PROCESS := agent commands exit_status failures forming frozen gang_runs local_engine log member open_streams orphans parameter_server \
+CORE_PROCESS := agent commands exit_status failures forming gang_runs local_engine log member member_sessions open_streams orphans parameter_server \
     rendezvous scratch sweeps whole_runs zygote
 CORE := tests/architecture tests/unit tests/contract $(CORE_PROCESS:%=tests/process/test_%.py) \
     tests/spark/test_sweep.py::test_trials_run_on_both_executors_in_separate_processes \

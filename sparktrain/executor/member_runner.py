@@ -131,13 +131,14 @@ class MemberSession:
         Raises nothing for an error of the member; a lost zygote is a lost member. Raises FilesGoneError, without
         `MemberEnded`, for a failure after the loss of the container's files: the agent is lost too.
         """
-        self._child = child
         try:
             with span("folders"):
                 self._make_home()
             memory_dir = await self._memory.start_member(self._start)
             restore_dir = await self._restore_dir()
             child.send(self._assignment(place, restore_dir, memory_dir))
+            # From here on it gets other messages: a child that gets one first takes itself for one without a member.
+            self._child = child
             # A stop may have come while the checkpoint was fetched, when there was no process to end.
             if self._stop_grace_s is not None:
                 child.kill(self._stop_grace_s)

@@ -112,7 +112,7 @@ def test_a_gang_recovers_from_several_random_kills(spark: SparkSession, runs: Pa
 
 
 STOPPED = pytest.mark.all(
-    case="a member of a gang that is stopped by a signal", covered_by="`process/test_frozen`: one member alone"
+    case="a member of a gang that is stopped by a signal", covered_by="`process/test_member_sessions`: one member alone"
 )
 
 

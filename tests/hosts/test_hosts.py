@@ -259,7 +259,7 @@ def test_hosts_with_clocks_an_hour_apart_train_together(cluster: Cluster, tmp_pa
     assert 0 < result.seconds < STARTS_S
 
 
-@pytest.mark.all(case="a host that sleeps for an hour", covered_by="`process/test_frozen`")
+@pytest.mark.all(case="a host that sleeps for an hour", covered_by="`process/test_member_sessions`")
 def test_a_host_that_wakes_up_an_hour_later_does_not_count_and_ends_its_old_members(
     cluster: Cluster, tmp_path: Path
 ) -> None:
