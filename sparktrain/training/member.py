@@ -45,8 +45,9 @@ def run_member(pipe: BlockingPipe[m.ToMember], on_assigned: Callable[[], None]) 
         with span("rehearsal"):
             rehearse()
         assignment = pipe.receive()
-        if not isinstance(assignment, m.Assignment):
+        if assignment is None:
             os._exit(0)  # the agent closed its end: this member is not needed
+        assert isinstance(assignment, m.Assignment), assignment
         on_assigned()
         wire = AgentWire(pipe, SystemClock(), judged=assignment.call.judged)
         outcome = _outcome(assignment, wire, SystemClock())
