@@ -199,6 +199,7 @@ def test_a_training_that_loses_its_coordinator(training: Training, word: str, tm
     with ThreadPoolExecutor(1) as threads:
         running = threads.submit(run_in_cluster, training.program, params, tmp_path, **options)
         wait_until(lambda: running.done() or trains(tmp_path, 1, least=3), SOON_S, "it trains")
+        assert not running.done(), running.result().trials
         [coordinator] = coordinators()
         coordinator.kill()
         [trial] = running.result(SOON_S).trials
