@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 _LOOK_S = 0.5
 """Interval at which a pattern is searched in what the script has printed since."""
 _TAIL_BYTES = 4096
-_REFUSALS = {2: ("usage:",), 1: ("fatal flags parsing error", "could not override")}
+_OF_TYRO = "for full helptext"
+"""Starts the last line of a frame in which tyro names the arguments that it refuses."""
+_REFUSALS = {2: ("usage:", _OF_TYRO), 1: ("fatal flags parsing error", "could not override")}
 """For exit codes of parsers that refuse arguments, the start of a line that they print then, in small letters: of
-argparse, click and typer; of absl; of Hydra."""
+argparse, click and typer; of tyro; of absl; of Hydra."""
 _UNUSED = "not used by the HfArgumentParser"
 """In an error of transformers for options that none of its classes has."""
 _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(.*)", re.M)
@@ -41,7 +43,8 @@ _TERMINATED = 128 + signal.SIGTERM
 """The exit code that shells give to a program that ended by SIGTERM."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 _FRAME = " \t│|"
-"""Around the lines of an error that Rich prints."""
+"""Around the lines of an error that Rich or tyro prints."""
+_FRAME_TOP = "╭"
 
 
 def run_script(module: str, arguments: Sequence[str], path: str) -> None:
@@ -229,6 +232,9 @@ def _of_exit(code: Any, lines: Sequence[str], *, has_reported: bool) -> str:
     starts = [index for index, line in enumerate(lines) if line.lower().startswith(usages)]
     if not starts or has_reported:
         return f"the script has called sys.exit({code!r}); it printed last: {last}"
+    if last.lower().startswith(_OF_TYRO):
+        tops = [index for index, line in enumerate(lines) if line.startswith(_FRAME_TOP)]
+        return f"{REFUSES_ARGUMENTS}; it printed last: {' '.join(lines[max(tops, default=-1) + 1 : -1])}"
     return f"{REFUSES_ARGUMENTS}; it printed last: {last}; {' '.join(lines[starts[-1] : -1])}"
 
 

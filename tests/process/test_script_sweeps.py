@@ -99,6 +99,15 @@ if __name__ == "__main__":
     os.mkdir("beside")
     os.chdir("beside")
 """
+TYRO = """
+import json, sys  # instead of tyro
+words = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if unknown := sorted(words.keys() - {"--lr", "--hidden-size"}):
+    print("╭─ Unrecognized options ────────╮", f"│ Unrecognized options: {unknown[0]} │", sep=chr(10), file=sys.stderr)
+    print("│ ───────────────────────────── │", "│ For full helptext, run s.py --help │", sep=chr(10), file=sys.stderr)
+    print("╰───────────────────────────────╯", file=sys.stderr)
+    sys.exit(2)
+"""
 FLAGS = ABSL.replace("app.run(main)", "main(flags.FLAGS(__import__('sys').argv))")
 BESIDE = """
 import json
@@ -257,7 +266,7 @@ def parser(request: pytest.FixtureRequest) -> str:
     """The text of a script with that parser; beside it is one for it in a package."""
     Path("options").mkdir()
     Path("options", "of_training.py").write_text(OPTIONS)
-    return PARSERS[request.param]
+    return (PARSERS | {"tyro": TYRO})[request.param]
 
 
 @pytest.mark.parametrize("parser", PARSERS, indirect=True)
@@ -268,7 +277,7 @@ def test_a_script_gets_the_options_that_its_parser_takes(sweep: Sweep, parser: s
     assert [(trial.metrics.get("loss"), trial.metrics.get("amp")) for trial in result.trials] == cases
 
 
-@pytest.mark.parametrize("parser", PARSERS, indirect=True)
+@pytest.mark.parametrize("parser", [*PARSERS, "tyro"], indirect=True)
 def test_a_parser_that_refuses_the_first_trial_ends_the_run_before_the_second(
     sweep: Sweep, one_agent: st.Pool, parser: str
 ) -> None:
