@@ -486,14 +486,13 @@ sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
 
 def test_a_script_that_saves_and_ends_when_it_is_stopped_has_not_succeeded(sweep: Sweep) -> None:
     body = """
-import signal, time
+import signal
 def save(number, frame):
     open("saved.txt", "w").close()
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
 sparktrain.report(loss=1)
-while True:
-    time.sleep(0.01)
+signal.pause()
 """
     call: dict[str, Any] = {"trial_timeout": "1s", "keep_files": ["saved.txt"]}
     result = sweep("stopped_script", ENDS.format(body=body), space={"lr": [1.0]}, **call)
