@@ -275,8 +275,11 @@ class MemberSession:
                     post(m.MemberDoubts(self.member, tuple(map(Rank, ranks))))
                 case pm.Stepped() as stepped:
                     post(self._pace.stepped(self.member, stepped))
-                case pm.FunctionEnded(outcome=outcome):
+                case pm.FunctionEnded(outcome=outcome, catches_stops=catches_stops):
                     self._flush(post)
+                    if self.is_stopping and catches_stops and outcome.failure is None:
+                        ended = Failure(FailureKind.STOPPED, "stopped on request; it handled SIGTERM and returned")
+                        outcome = Outcome(outcome.seconds, failure=ended, notices=outcome.notices)
                     self._end(post, self._with_tail(outcome))
 
     async def _await_exit(self, child: MemberProcess) -> pm.Exited:

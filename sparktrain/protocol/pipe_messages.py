@@ -273,6 +273,8 @@ class FunctionEnded(Message, frozen=True, tag=True):
     most_bytes: ClassVar[int] = LARGE_BYTES
 
     outcome: Outcome
+    catches_stops: bool = False
+    """It has a handler of SIGTERM: a request to stop may have had it return early."""
 
 
 ToMember = (

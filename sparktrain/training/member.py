@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import signal
 import socket
 import sys
 import threading
@@ -161,7 +162,7 @@ def _print(failed: Failure | None) -> None:
 def _sent(wire: AgentWire, outcome: Outcome) -> bool:
     """Send `outcome` to the agent, or that it is too large; False where the agent cannot be reached."""
     try:
-        wire.send(m.FunctionEnded(outcome))
+        wire.send(m.FunctionEnded(outcome, catches_stops=callable(signal.getsignal(signal.SIGTERM))))
     except ProtocolError as error:
         too_large = Failure(FailureKind.RESULT, f"the result is too large: {error}")
         wire.send(m.FunctionEnded(Outcome(outcome.seconds, failure=too_large)))

@@ -484,12 +484,13 @@ sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
     assert result.trials[0].metrics == {"loss": 1.0, "child": 0.0}
 
 
-def test_a_script_that_saves_and_ends_when_it_is_stopped_has_not_succeeded(sweep: Sweep) -> None:
-    body = """
+@pytest.mark.parametrize("end", ["sys.exit(0)", "pass"])
+def test_a_script_that_saves_and_ends_when_it_is_stopped_has_not_succeeded(sweep: Sweep, end: str) -> None:
+    body = f"""
 import signal
 def save(number, frame):
     open("saved.txt", "w").close()
-    sys.exit(0)
+    {end}
 signal.signal(signal.SIGTERM, save)
 sparktrain.report(loss=1)
 signal.pause()
