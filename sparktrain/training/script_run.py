@@ -62,11 +62,15 @@ def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
     sys.argv[:] = [path, *arguments]
     pid = os.getpid()
     code: Any = None
+    threads = threading.enumerate()
     try:
-        if path:
-            _run_file(module, path)
-        else:
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        try:
+            if path:
+                _run_file(module, path)
+            else:
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+        finally:
+            _await_threads(threads)
     except SystemExit as end:
         code = end.code or (_TERMINATED if _is_of_termination(end) else None)
     except BaseException:
@@ -77,6 +81,18 @@ def _exit_code(module: str, arguments: Sequence[str], path: str) -> Any:
     if os.getpid() != pid:
         _end_fork(code)
     return code
+
+
+def _await_threads(known: Sequence[threading.Thread]) -> None:
+    """Wait for threads that the script has started, but for `known` ones, as Python does. The trial has the deadlines.
+
+    Threads of executors end when a process ends; until then they wait for work.
+    """
+    executors = sys.modules.get("concurrent.futures.thread")
+    # Private: no public name sets them apart from threads that end by themselves.
+    waiting = {*known, *getattr(executors, "_threads_queues", ())}
+    while running := [thread for thread in threading.enumerate() if not thread.daemon and thread not in waiting]:
+        running[0].join()
 
 
 def _is_of_termination(end: SystemExit) -> bool:

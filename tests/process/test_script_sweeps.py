@@ -502,6 +502,30 @@ signal.pause()
     assert Path("runs/run/trials/0000/generation-1/rank-0/files/saved.txt").exists()
 
 
+def test_a_script_ends_with_its_threads_but_for_those_of_an_executor(sweep: Sweep) -> None:
+    body = """
+import concurrent.futures, threading
+pool = concurrent.futures.ThreadPoolExecutor()
+pool.submit(int).result()
+main = threading.main_thread()
+ended = threading.Event()
+def train():
+    # Nothing of the script follows its last line: by then its main part is over, or waits for this thread.
+    while main_runs():
+        ended.wait(0.01)
+    sparktrain.report(loss=1)
+def main_runs():
+    frame = sys._current_frames()[main.ident]
+    while frame is not None and frame.f_code.co_filename != __file__:
+        frame = frame.f_back
+    return frame is not None
+threading.Thread(target=train).start()
+sys.exit(0)
+"""
+    result = sweep("threading_script", ENDS.format(body=body), space={"lr": [1.0]})
+    assert result.trials[0].metrics == {"loss": 1.0}
+
+
 def test_processes_that_a_script_forks_end_as_they_do_without_sparktrain(sweep: Sweep) -> None:
     body = """
 import os, sys
