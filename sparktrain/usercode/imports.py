@@ -9,6 +9,7 @@ import functools
 import importlib.machinery
 import itertools
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +28,8 @@ NEVER_SENT = frozenset({"sparktrain", "pyspark", "py4j"})
 """Modules that executors have themselves."""
 MAIN = frozenset({"__main__", "__mp_main__"})
 """Names of the script's module: the second in a child process of multiprocessing."""
+FILE_NAME = re.compile(r"[\w-]+")
+"""By such names Python finds a file; those with a dash are names of scripts, which no statement imports."""
 NEVER_LOCAL = MAIN | NEVER_SENT | sys.stdlib_module_names
 CACHED = functools._lru_cache_wrapper
 """What `functools.lru_cache` and `functools.cache` make of a function."""
@@ -65,7 +68,7 @@ def _homes() -> frozenset[Path]:
 
 def find_local(name: str) -> Path | None:
     """The file or package folder of the local top-level module `name`; None for any other. Imports nothing."""
-    if name in NEVER_LOCAL or is_alias(name) or not name.isidentifier():
+    if name in NEVER_LOCAL or is_alias(name) or not FILE_NAME.fullmatch(name):
         return None
     loaded = sys.modules.get(name)
     spec = getattr(loaded, "__spec__", None) or importlib.machinery.PathFinder.find_spec(name)

@@ -27,15 +27,18 @@ _CODE_SUFFIXES = frozenset({".py", ".pyi", ".so"})
 def archive_beside(
     folder: Path, sources: Sources, named: Collection[Path] = (), most_files: int = MAX_ARCHIVE_FILES
 ) -> bytes:
-    """The modules and packages in `folder`; of folders without `__init__.py`, those that are imported or `named`.
+    """The modules and packages in `folder`; those that are imported or `named`, of folders without `__init__.py` and of
+    files that no statement can import.
 
     Raises FunctionError when they are too large, naming the largest.
     """
-    entries = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() and not _is_known(path.stem)]
+    names = {place.name for place in named}
+    importable = [path for path in sorted(folder.iterdir()) if path.stem.isidentifier() or path.name in names]
+    entries = [path for path in importable if not _is_known(path.stem)]
     modules = [path for path in entries if path.suffix == ".py" and os.path.isfile(path)]
     packages = [path for path in entries if _may_be_package(path)]
     imported = {name.partition(".")[0] for name in sources.imports_of_files(modules).modules}
-    used_names = imported | {place.name for place in named}
+    used_names = imported | names
     chosen = [path for path in packages if os.path.isfile(path / "__init__.py") or path.name in used_names]
     return archive_of([*modules, *chosen], most_files)
 

@@ -67,7 +67,7 @@ def script_target(runner: Callable[..., Any], text: str, *, is_module: bool) -> 
     if is_module:
         return _of_module(runner, reference, text)
     path = Path(text)
-    check_file(path)
+    check_file(path, is_script=True)
     _check_syntax(path)
     name, folder = _module_of(path)
     _put_first(folder)

@@ -153,7 +153,7 @@ def _modules_archive(target: Target, sources: Sources, values: Collection[str]) 
         return b""
     named = _dynamic(target, sources, values)
     if target.file.parent == target.root:
-        return archive_beside(target.root, sources, named)
+        return archive_beside(target.root, sources, [*named, target.file])
     return _archive(_with_imported({target.code_module.partition(".")[0]}, sources), named)
 
 

@@ -18,7 +18,7 @@ from sparktrain.base.nesting import importing
 from sparktrain.config.param_values import CONTEXT_NAME, described, did_you_mean, shown
 from sparktrain.errors import FunctionError, NestedCallError
 from sparktrain.usercode.closure import describe
-from sparktrain.usercode.imports import NEVER_SENT, is_local, plain_function_of
+from sparktrain.usercode.imports import FILE_NAME, NEVER_SENT, is_local, plain_function_of
 from sparktrain.usercode.preload import SAFE
 from sparktrain.usercode.unknown_names import check_names
 
@@ -247,8 +247,11 @@ def _import_file(path: Path) -> ModuleType:
     return _import(path.stem, str(path), path.parent.resolve())
 
 
-def check_file(path: Path) -> None:
-    """Raise FunctionError unless executors can import the file `path` by its name. Reads nothing of it."""
+def check_file(path: Path, *, is_script: bool = False) -> None:
+    """Raise FunctionError unless executors can import the file `path` by its name. Reads nothing of it.
+
+    Executors find a script by its name, but no statement names it: that may have dashes.
+    """
     if path.is_dir():
         raise FunctionError(f"{path}: is a directory, a Python file is expected; write {path / 'train.py'}:FUNCTION")
     if path.suffix != ".py":
@@ -259,7 +262,8 @@ def check_file(path: Path) -> None:
         siblings = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
         raise FunctionError(f"{path}: no such file{did_you_mean(path.name, siblings) or '; correct the path'}")
     name = path.stem
-    if not name.isidentifier() or keyword.iskeyword(name):
+    is_fit = FILE_NAME.fullmatch(name) if is_script else name.isidentifier() and not keyword.iskeyword(name)
+    if not is_fit:
         fitting = re.sub(r"\W", "_", name)
         fitting = fitting if fitting.isidentifier() and not keyword.iskeyword(fitting) else f"train_{fitting}"
         raise FunctionError(

@@ -9,7 +9,7 @@ import pytest
 
 import sparktrain as st
 from sparktrain import cli
-from sparktrain.errors import FunctionError, SpecError
+from sparktrain.errors import FunctionError, ResumeError, SpecError
 
 ARGPARSE = """
 import argparse
@@ -348,11 +348,14 @@ def test_a_script_imports_from_its_package_and_starts_processes(sweep: Sweep, im
     assert result.trials[0].metrics == {"loss": 2.0, "squared": 9.0}
 
 
-def test_a_script_logs_starts_processes_and_changes_its_directory(sweep: Sweep) -> None:
-    result = sweep("ordinary_script", ORDINARY, space={"lr": [1.0, 2.0]}, metric_file="metrics.json")
+@pytest.mark.parametrize("name", ["ordinary_script", "2-ordinary-script"])
+def test_a_script_logs_starts_processes_and_changes_its_directory(sweep: Sweep, name: str) -> None:
+    result = sweep(name, ORDINARY, space={"lr": [1.0, 2.0]}, metric_file="metrics.json")
     assert [trial.metrics for trial in result.trials] == [{"loss": lr, "squares": 14.0} for lr in (1.0, 2.0)]
     log = Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
     assert "INFO:root:starts with lr 1.0" in log
+    with pytest.raises(ResumeError, match="other code"):
+        sweep(name, f"{ORDINARY}print()", space={"lr": [1.0, 2.0]}, metric_file="metrics.json")
 
 
 WRITES = """

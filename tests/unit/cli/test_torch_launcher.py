@@ -22,7 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "ddp.py").write_text("import layers\nimport torch\nraise RuntimeError('never run here')\n")
     (tmp_path / "layers.py").write_text("WIDTH = 5\n")
     (tmp_path / "broken.py").write_text("def f(:\n")
-    (tmp_path / "two-parts.py").write_text("")
+    (tmp_path / "two parts.py").write_text("")
     package = tmp_path / "models"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--max_restarts", "-1", "ddp.py"], "--max-restarts ('-1') must be a number of restarts"),
         (["--standalone", "--master", "yarn", "ddp.py"], "--local starts no Spark, which --master is for"),
         (["ddq.py"], "ddq.py: no such file; did you mean 'ddp.py'?"),
-        (["two-parts.py"], "'two-parts' cannot be a module's name; rename it to two_parts.py"),
+        (["two parts.py"], "'two parts' cannot be a module's name; rename it to two_parts.py"),
         (["broken.py"], "broken.py:1: invalid syntax; correct the line"),
         (["-m", "model.train"], "-m 'model.train': no module that Python could run"),
         (["-m", "models/train.py"], "-m 'models/train.py': no module that Python could run"),
