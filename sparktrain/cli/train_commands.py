@@ -47,6 +47,7 @@ class RunCommandRequest(CommandRequest):
 def params_of(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any]]:
     """The function's parameters and the settings: those of the file, and those of the command line, which prevail."""
     from sparktrain.config.param_files.load import load_gang, parse_params
+    from sparktrain.usercode.script_target import is_script_file
 
     params = parse_params(request.params)
     settings = dict(request.settings)
@@ -54,6 +55,8 @@ def params_of(request: RunCommandRequest) -> tuple[dict[str, Any], dict[str, Any
         file = load_gang(request.file)
         params = {**file.params, **params}
         settings = {**file.settings, **settings}
+    if "workers" not in settings and is_script_file(request.target):
+        settings["workers"] = 1  # as Python runs it
     if "workers" not in settings:
         raise SpecError("pass how many members train: --workers N, or workers in the file of --params")
     return params, settings

@@ -28,7 +28,7 @@ class GangKeywords(AveragingKeywords):
         "Members that train, including the chief.",
         integer(1),
         panel=SIZE,
-        flag_doc="Members that train; needed here or in --params.",
+        flag_doc="Members that train; needed here or in --params, but for a script, which has 1.",
         page="gangs.md",
         also=("num_workers", "num_executors", "cluster_size", "world_size", "np"),
         required=True,

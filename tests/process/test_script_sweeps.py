@@ -471,83 +471,6 @@ def test_a_script_that_ends_like_a_parser_after_a_report_fails_its_own_trial_alo
     assert [trial.status for trial in result.trials] == ["failed", "failed"]
 
 
-def test_a_script_that_forks_reports_from_its_own_process_alone(sweep: Sweep) -> None:
-    body = """
-import os
-child = os.fork()
-if not child:
-    try:
-        sparktrain.report(loss=2)
-    except RuntimeError as error:
-        os._exit(0 if "belongs to process" in str(error) else 1)
-    os._exit(2)
-sparktrain.report(loss=1, child=os.waitpid(child, 0)[1])
-"""
-    result = sweep("forking_script", ENDS.format(body=body), space={"lr": [1.0]})
-    assert result.trials[0].metrics == {"loss": 1.0, "child": 0.0}
-
-
-@pytest.mark.parametrize("end", ["sys.exit(0)", "pass"])
-def test_a_script_that_saves_and_ends_when_it_is_stopped_has_not_succeeded(sweep: Sweep, end: str) -> None:
-    body = f"""
-import signal
-def save(number, frame):
-    open("saved.txt", "w").close()
-    {end}
-signal.signal(signal.SIGTERM, save)
-sparktrain.report(loss=1)
-signal.pause()
-"""
-    call: dict[str, Any] = {"trial_timeout": "1s", "keep_files": ["saved.txt"]}
-    result = sweep("stopped_script", ENDS.format(body=body), space={"lr": [1.0]}, **call)
-    assert result.trials[0].status == "failed"
-    assert "ran longer than trial_timeout" in str(result.trials[0].error)
-    assert Path("runs/run/trials/0000/generation-1/rank-0/files/saved.txt").exists()
-
-
-def test_a_script_ends_with_its_threads_but_for_those_of_an_executor(sweep: Sweep) -> None:
-    body = """
-import concurrent.futures, threading
-pool = concurrent.futures.ThreadPoolExecutor()
-pool.submit(int).result()
-main = threading.main_thread()
-ended = threading.Event()
-def train():
-    # Nothing of the script follows its last line: by then its main part is over, or waits for this thread.
-    while main_runs():
-        ended.wait(0.01)
-    sparktrain.report(loss=1)
-def main_runs():
-    frame = sys._current_frames()[main.ident]
-    while frame is not None and frame.f_code.co_filename != __file__:
-        frame = frame.f_back
-    return frame is not None
-threading.Thread(target=train).start()
-sys.exit(0)
-"""
-    result = sweep("threading_script", ENDS.format(body=body), space={"lr": [1.0]})
-    assert result.trials[0].metrics == {"loss": 1.0}
-
-
-def test_processes_that_a_script_forks_end_as_they_do_without_sparktrain(sweep: Sweep) -> None:
-    body = """
-import os, sys
-def ended(end):
-    child = os.fork()
-    if not child:
-        end()
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-def fail():
-    raise ValueError("in the child")
-sparktrain.report(exit=ended(lambda: sys.exit(3)), words=ended(lambda: sys.exit("no words")), error=ended(fail), loss=1)
-"""
-    result = sweep("ending_forks", ENDS.format(body=body), space={"lr": [1.0]})
-    assert result.trials[0].metrics == {"exit": 3.0, "words": 1.0, "error": 1.0, "loss": 1.0}
-    log = Path("runs/run/trials/0000/generation-1/rank-0/log.txt").read_text()
-    assert "ValueError: in the child" in log
-    assert "no words" in log
-
-
 def test_a_parameter_that_the_script_does_not_name_is_refused_before_anything_starts(
     sweep: Sweep, tmp_path: Path
 ) -> None:
@@ -589,6 +512,21 @@ def test_the_command_line_takes_a_script_with_arguments(tmp_path: Path, capfd: p
     assert "only a script takes them" in capfd.readouterr().err
     assert cli.main(["sweep", "functions.py", "--grid", "lr=1.0", "--metric", "m", "--local"]) == 2
     assert "write functions.py:train" in capfd.readouterr().err
+
+
+def test_a_script_runs_in_one_process_unless_the_command_line_has_more(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "helper.py").write_text(HELPER)
+    Path("lone_script.py").write_text(ARGPARSE)
+    words = ["--param", "lr=2.0", "--metric", "loss", "--local", "--dir", "runs", "--name", "run", "--json", "--quiet"]
+    assert cli.main(["run", "lone_script.py", *words]) == 0
+    [trial] = json.loads(capfd.readouterr().out)["trials"]
+    assert trial["metrics"]["loss"] == 2.0
+    assert [path.name for path in Path("runs/run/trials/0000/generation-1").iterdir()] == ["rank-0"]
+    Path("functions.py").write_text("def train(lr):\n    return lr")
+    assert cli.main(["run", "functions.py:train", *words]) == 2
+    assert "pass how many members train: --workers N" in capfd.readouterr().err
 
 
 def test_a_pattern_needs_a_name_where_the_run_has_no_metric(pool: st.Pool) -> None:
