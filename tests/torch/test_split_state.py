@@ -108,6 +108,49 @@ def test_any_number_of_members_gets_its_parts(tmp_path: Path, plan: str) -> None
     assert max(shares) < 0.4 if plan == "both" else max(shares) < 0.32
 
 
+class Values:
+    """An object of a user with tensors."""
+
+    def __init__(self, **values: Any) -> None:
+        self.values = values
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.values
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.values = state
+
+
+class Values2(Values):
+    """One with a digit at the end of its name."""
+
+
+def test_tensors_with_equal_names_stay_apart(tmp_path: Path) -> None:
+    """As of one optimizer for two models."""
+    (tmp_path / "state").mkdir()
+    lookalikes = {"a.b": torch.zeros(2), "a": {"b": torch.ones(2)}, "numbers": {1: torch.ones(1), "1": torch.zeros(1)}}
+    kept = [Values(**lookalikes), *(Values2(value=torch.full((2,), number)) for number in (3.0, 4.0))]
+
+    def parts() -> list[Any]:
+        models = [network(), network(seed=1)]
+        return [*models, torch.optim.SGD([weight for model in models for weight in model.parameters()], 0.1, 0.9)]
+
+    for rank in range(2):
+        with member(rank, 2):
+            first, second, optimizer = parts()
+            for number, weight in enumerate([*first.parameters(), *second.parameters()]):
+                optimizer.state[weight]["momentum_buffer"] = torch.full_like(weight, number)
+            write_part(tmp_path / "state", WRITTEN, rank, first, second, optimizer, *kept)
+    with member(1, 2):
+        first, second, optimizer = parts()
+        found = [Values(), Values2(), Values2()]
+        training_state.restore(None, tmp_path / "state", 1, size=2, parts=(first, second, optimizer, *found))
+        for number, weight in enumerate([*first.parameters(), *second.parameters()]):
+            assert (own(optimizer.state[weight]["momentum_buffer"]) == number).all()
+    for other, expected in zip(found, kept, strict=True):
+        assert repr(other.values) == repr(expected.values)
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # it is one process
 @pytest.mark.parametrize("plan", sharded_programs.PLANS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -106,6 +106,7 @@ class PartPacking(Packing):
         self._member_slices = MemberSlices(rank, spare)
         self._is_held = held
         self._writes_whole = held or not rank
+        self._names: set[str] = set()
         self._count = 0
         if self._writes_whole:
             self._member_slices.arrays.update(self.arrays)
@@ -117,7 +118,7 @@ class PartPacking(Packing):
         return self._member_slices.slices
 
     def _add_tensor(self, value: torch.Tensor, path: Path) -> str:
-        name = _tensor_name(path)
+        name = self._unused(_tensor_name(path))
         if split_tensors.is_split(value):
             pieces = split_tensors.own_slices(value, shared=not self._is_held)
         elif not self._writes_whole:
@@ -134,6 +135,19 @@ class PartPacking(Packing):
             self._member_slices.note(name, value.shape, dtype, ((0,) * value.dim(), (0,) * value.dim()))
         self._member_slices.add(name, value.shape, dtype, pieces)
         return name
+
+    def _unused(self, name: str) -> str:
+        """`name`, or with a number where a tensor before has it; the same on all members: their states have one order.
+
+        Two models of one optimizer may have equal names: one tensor once took the place of the other.
+        """
+        number = 1
+        unused = name
+        while unused in self._names:
+            number += 1
+            unused = f"{name}.{number}"
+        self._names.add(unused)
+        return unused
 
     def _add(self, value: Any, path: Path) -> str:
         self._count += 1
