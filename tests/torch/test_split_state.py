@@ -151,6 +151,66 @@ def test_tensors_with_equal_names_stay_apart(tmp_path: Path) -> None:
         assert repr(other.values) == repr(expected.values)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_averages_of_weights_have_parts_again(tmp_path: Path, size: int) -> None:
+    """In objects of the user, in dicts and lists."""
+
+    def averages(model: nn.Module, number: float) -> Values:
+        like = {name: torch.full_like(weight.detach(), number) for name, weight in model.named_parameters()}
+        return Values(shadow=like, history=[like["0.weight"], torch.zeros(2)])
+
+    (tmp_path / "state").mkdir()
+    for rank in range(2):
+        with member(rank, 2):
+            model = network()
+            write_part(tmp_path / "state", WRITTEN, rank, model, averages(model, 3.0))
+    for rank in range(size):
+        with member(rank, size):
+            model = network()
+            found = averages(model, 0.0)
+            training_state.restore(None, tmp_path / "state", rank, size=size, parts=(model, found))
+            [first, other] = found.values["history"]
+            assert torch.equal(other, torch.zeros(2))
+            for average, weight in [
+                *zip(found.values["shadow"].values(), model.parameters(), strict=True),
+                (first, model[0].weight),
+            ]:
+                assert average.placements == weight.placements
+                assert average.shape == weight.shape
+                assert (own(average) == 3.0).all()
+                assert own(average).shape == own(weight).shape
+
+
+class Masters(torch.optim.SGD):
+    """Has copies of the weights in another type, as for training in bfloat16, and loads them as they are."""
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        for index, slots in state_dict["state"].items():
+            self.state[weights[index]] = slots
+
+
+def test_slots_keep_their_types(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    for rank in range(3):  # one has no rows of the last layer
+        with member(rank, 3):
+            model = network().to(torch.bfloat16)
+            optimizer = Masters(model.parameters(), 0.1)
+            for weight in model.parameters():
+                optimizer.state[weight] = {"master": weight.detach().float() + 1e-5, "mask": weight.detach() > 0}
+            write_part(tmp_path / "state", WRITTEN, rank, model, optimizer)
+            expected = {name: own(optimizer.state[weight]["master"]) for name, weight in model.named_parameters()}
+    with member(2, 3):
+        model = network(seed=1).to(torch.bfloat16)
+        optimizer = Masters(model.parameters(), 0.1)
+        training_state.restore(None, tmp_path / "state", 2, size=3, parts=(model, optimizer))
+        for name, weight in model.named_parameters():
+            slots = optimizer.state[weight]
+            assert slots["mask"].dtype == own(slots["mask"]).dtype == torch.bool
+            assert torch.equal(own(slots["master"]), expected[name])
+            assert own(slots["master"]).dtype == torch.float32
+
+
 @pytest.mark.filterwarnings("ignore:torch.distributed is disabled")  # it is one process
 @pytest.mark.parametrize("plan", sharded_programs.PLANS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -64,16 +64,20 @@ def own_slices(value: Any, *, shared: bool = True) -> list[tuple[Bounds, Array]]
     return [((start, stop), as_numpy(local))] if local.numel() else []
 
 
-def from_slices(value: Any, read: Callable[[Index], Array]) -> Any:
-    """A `DTensor` of the shape, type and layout of `value`, with this member's part from what `read` returns."""
+def from_slices(value: Any, read: Callable[[Index], Array], dtype: torch.dtype | None = None) -> Any:
+    """A `DTensor` of the shape and layout of `value`, with this member's part from what `read` returns.
+
+    `dtype`: of what `read` returns; None: that of `value`. The slot of an optimizer may have another than its weight.
+    """
     from torch.distributed.tensor import DTensor
 
+    dtype = dtype or value.dtype
     start, stop = _bounds(value)
     extents = [last - first for first, last in zip(start, stop, strict=True)]
     if math.prod(extents):
-        local = from_numpy(read(tuple(map(slice, start, stop))), value.dtype).to(value.device)
+        local = from_numpy(read(tuple(map(slice, start, stop))), dtype).to(value.device)
     else:
-        local = torch.empty(extents, dtype=value.dtype, device=value.device)
+        local = torch.empty(extents, dtype=dtype, device=value.device)
     return DTensor.from_local(
         local, value.device_mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride()
     )
@@ -82,6 +86,11 @@ def from_slices(value: Any, read: Callable[[Index], Array]) -> Any:
 def split_parts(parts: Sequence[Any]) -> bool:
     """Whether members hold parts of tensors of the modules and optimizers in `parts`."""
     return any(map(is_split, _tensors(parts)))
+
+
+def has_distributed(parts: Sequence[Any]) -> bool:
+    """As `split_parts`, also for a group of one member."""
+    return any(map(is_distributed, _tensors(parts)))
 
 
 def layout_digest(parts: Sequence[Any]) -> int:

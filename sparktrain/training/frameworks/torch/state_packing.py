@@ -17,7 +17,7 @@ from sparktrain.training.checkpoint.member_slices import MemberSlices
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
 from sparktrain.training.frameworks.torch import split_tensors
-from sparktrain.training.frameworks.torch.split_tensors import as_numpy, from_numpy, with_numpy_type
+from sparktrain.training.frameworks.torch.split_tensors import from_numpy, with_numpy_type
 
 _PREFIX = "state/"
 GENERATOR = f"{_PREFIX}generator"
@@ -160,8 +160,9 @@ class PartPacking(Packing):
 def unpacked(value: Any, files: TensorFiles, like: Any = None) -> Any:
     """What `packed` has made `value` of, with arrays from `files`.
 
-    `like` has tensors of several members, in dicts as those of the state: in their places are tensors laid out equally,
-    where the shapes are equal, and this member reads its own part of them. A tensor stands for all in its place.
+    `like` has tensors of several members, in dicts and lists as those of the state: in their places are tensors laid
+    out equally, where the shapes are equal, and this member reads its own part of them. A tensor stands for all in its
+    place.
     """
     if not isinstance(value, list):
         return value
@@ -174,7 +175,7 @@ def unpacked(value: Any, files: TensorFiles, like: Any = None) -> Any:
     if kind in _DICTS:
         pairs = ((_unpacked_key(key), item) for key, item in value[1])
         return _DICTS[kind]({key: unpacked(item, files, _inner(like, key)) for key, item in pairs})
-    return _LISTS[kind](unpacked(item, files) for item in value[1])
+    return _LISTS[kind](unpacked(item, files, _inner(like, index)) for index, item in enumerate(value[1]))
 
 
 def shown(path: Path) -> str:
@@ -210,14 +211,16 @@ def copied_array(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
 
 def _tensor(dtype: torch.dtype, name: str, files: TensorFiles, like: Any) -> torch.Tensor:
     if split_tensors.is_distributed(like) and tuple(like.shape) == files.shape(name):
-        return split_tensors.from_slices(
-            like, lambda index: as_numpy(from_numpy(files.read_slice(name, index), dtype).to(like.dtype))
-        )
+        return split_tensors.from_slices(like, lambda index: files.read_slice(name, index), dtype)
     return from_numpy(files.read(name), dtype)
 
 
 def _inner(like: Any, key: Any) -> Any:
-    return like.get(key) if isinstance(like, Mapping) else like
+    if isinstance(like, Mapping):
+        return like.get(key)
+    if isinstance(like, list | tuple):
+        return like[key] if key < len(like) else None
+    return like
 
 
 def _tensor_name(path: Path) -> str:

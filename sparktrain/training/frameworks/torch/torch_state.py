@@ -23,6 +23,7 @@ from sparktrain.training.frameworks.torch.resumable_loader import ResumableLoade
 from sparktrain.training.frameworks.torch.split_tensors import (
     as_numpy,
     from_numpy,
+    has_distributed,
     is_distributed,
     layout_digest,
     split_parts,
@@ -138,7 +139,7 @@ def assign(
             f"{', '.join(map(_kind, parts)) or 'none'}: pass what save() got, in the same order"
         )
     _notice_whole(parts, files, size=place[1])
-    states = [unpacked(state, files, _like(part)) for part, (_, state) in zip(parts, document[_STATES], strict=True)]
+    states = [unpacked(state, files, like) for like, (_, state) in zip(_likes(parts), document[_STATES], strict=True)]
     for part, state in zip(parts, states, strict=True):
         if isinstance(part, torch.nn.Module) and (problem := "; ".join([*_differences(_plain(part), state)][:_SHOWN])):
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
@@ -263,14 +264,20 @@ def _label(part: Any) -> str:
     return "optimizer" if isinstance(part, torch.optim.Optimizer) else _kind(part).lower()
 
 
-def _like(part: Any) -> Any:
-    """What the tensors of a part's state are laid out like, in dicts as those of the state."""
-    if isinstance(part, torch.nn.Module):
-        return _plain(part).state_dict()
-    if isinstance(part, torch.optim.Optimizer):
-        trained = [tensor for group in part.param_groups for tensor in group["params"]]
-        return {"state": dict(enumerate(trained))}
-    return None
+def _likes(parts: Sequence[Any]) -> list[Any]:
+    """What the tensors of the states of `parts` are laid out like, in dicts and lists as those of the states."""
+    likes: list[Any] = []
+    is_distributed_model = has_distributed([_plain(part) for part in parts])
+    for part in parts:
+        if isinstance(part, torch.optim.Optimizer):
+            trained = [tensor for group in part.param_groups for tensor in group["params"]]
+            likes.append({"state": dict(enumerate(trained))})
+        # An object of the user may have averages of weights in parts.
+        elif isinstance(part, torch.nn.Module) or is_distributed_model:
+            likes.append(_state_of(part))
+        else:
+            likes.append(None)
+    return likes
 
 
 def _notice_whole(parts: Sequence[Any], files: TensorFiles, *, size: int) -> None:
