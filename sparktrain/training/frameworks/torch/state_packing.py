@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from sparktrain.config.param_values import described
+from sparktrain.errors import CheckpointError
 from sparktrain.training.checkpoint.member_slices import MemberSlices
 from sparktrain.training.checkpoint.tensor_files import Array, TensorFiles, numeric
 from sparktrain.training.checkpoint.tensor_slices import TensorSlice
@@ -212,7 +213,15 @@ def copied_array(tensor: torch.Tensor, spare: Array | None, name: str) -> Array:
 def _tensor(dtype: torch.dtype, name: str, files: TensorFiles, like: Any) -> torch.Tensor:
     if split_tensors.is_distributed(like) and tuple(like.shape) == files.shape(name):
         return split_tensors.from_slices(like, lambda index: files.read_slice(name, index), dtype)
-    return from_numpy(files.read(name), dtype)
+    try:
+        return from_numpy(files.read(name), dtype)
+    except CheckpointError as error:
+        if files.is_split or not files.split_bytes:
+            raise
+        raise CheckpointError(
+            f"{error}: in memory is the part of one member, and the object to restore has no part there. Call "
+            "fully_shard, or make its tensors from those of the model, before ctx.checkpoint.restore()"
+        ) from error
 
 
 def _inner(like: Any, key: Any) -> Any:
