@@ -123,6 +123,19 @@ def train(
     return {"loss": loss, "from": done, "size": ctx.size}
 
 
+def evaluate_and_save(ctx: Any) -> None:
+    """Save a model after its evaluation, alone and with its optimizer."""
+    dist.init_process_group("gloo")
+    model = fully_shard(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1)))
+    optimizer = optimizer_of(model)
+    for step in (1, 2):
+        train_step(model, optimizer, step)
+        with torch.no_grad():
+            model(torch.ones(1, 6))
+        ctx.checkpoint.save(step, model, *[optimizer][: step - 1])
+        ctx.checkpoint.wait()
+
+
 def train_with_zero(ctx: Any) -> None:
     """Restore an optimizer that no member has whole, before a step."""
     dist.init_process_group("gloo")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
 import sparktrain as st
 from sparktrain.errors import SpecError
@@ -97,6 +98,16 @@ def test_a_kill_at_each_moment_of_a_save_leaves_the_last_whole_one(
     assert result.metrics["from"] == restart.resumed_from_step
     for found, expected in zip(weights(tmp_path), whole, strict=True):
         assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+def test_a_model_is_saved_after_an_evaluation(pool: st.Pool, tmp_path: Path) -> None:
+    """Then its parameters are whole, where one call of `fully_shard` has all of them."""
+    pool.run(sharded_programs.evaluate_and_save, workers=2, dir=str(tmp_path), name="run", progress=False)
+    assert copy_checkpoint(str(tmp_path / "run"), tmp_path / "copy") == 2
+    model = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 1))
+    optimizer = sharded_programs.optimizer_of(model)
+    load_checkpoint(tmp_path / "copy", model=model, optimizer=optimizer)
+    assert all(slots["exp_avg"].any() for slots in optimizer.state.values())
 
 
 def test_a_save_of_rank_0_alone_is_told(pool: st.Pool, tmp_path: Path) -> None:

@@ -83,6 +83,22 @@ def from_slices(value: Any, read: Callable[[Index], Array], dtype: torch.dtype |
     )
 
 
+def sharded_module() -> Any:
+    """The class that `fully_shard` adds to those of a module; an empty tuple in a program without it."""
+    return getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
+
+
+def reshard(module: torch.nn.Module) -> None:
+    """Have the parameters of `module` be the parts that an optimizer changes.
+
+    After an evaluation without gradients they are whole tensors, of the layers that `fully_shard` got last.
+    """
+    kind = sharded_module()
+    for layer in module.modules():
+        if isinstance(layer, kind):
+            layer.reshard()
+
+
 def split_parts(parts: Sequence[Any]) -> bool:
     """Whether members hold parts of tensors of the modules and optimizers in `parts`."""
     return any(map(is_split, _tensors(parts)))
@@ -123,6 +139,7 @@ def from_numpy(array: Array, dtype: torch.dtype) -> torch.Tensor:
 def _tensors(parts: Sequence[Any]) -> Iterator[torch.Tensor]:
     for part in parts:
         if isinstance(part, torch.nn.Module):
+            reshard(part)
             yield from part.parameters()
             yield from part.buffers()
         elif isinstance(part, torch.optim.Optimizer):

@@ -3,7 +3,6 @@
 Where members hold parts of the tensors (`split_tensors`), each saves its own pieces, and reads what it holds.
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +25,8 @@ from sparktrain.training.frameworks.torch.split_tensors import (
     has_distributed,
     is_distributed,
     layout_digest,
+    reshard,
+    sharded_module,
     split_parts,
 )
 from sparktrain.training.frameworks.torch.state_packing import (
@@ -230,7 +231,7 @@ def _state_of(part: Any) -> Any:
 def _kind(part: Any) -> str:
     if isinstance(part, NotedState):
         return str(part.kind)
-    sharded: Any = getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
+    sharded = sharded_module()
     # `fully_shard` gives a module another class: without it the parts of a model could not be read into the model.
     return next(kind.__name__ for kind in type(_plain(part)).__mro__ if not issubclass(kind, sharded))
 
@@ -245,6 +246,8 @@ def _packed(packing: Packing, parts: Sequence[Any]) -> list[Any]:
 def _names(parts: Sequence[Any]) -> list[PartName]:
     """What each part is called in messages, and in the names of tensors that members hold in parts."""
     modules = [_plain(part) for part in parts if isinstance(part, torch.nn.Module)]
+    for module in modules:
+        reshard(module)
     parameters = {id(tensor): name for module in modules for name, tensor in module.named_parameters()}
     names: list[PartName] = []
     for part in parts:
