@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -156,6 +156,14 @@ def train_with_a_divide_factor(sums: bool, ctx: Any) -> dict[str, float]:
             loss = train_step(model, optimizer, step)
             memory.step(step)
     return {"loss": loss}
+
+
+def train_with_types(sent: str, reduced: str, ctx: Any) -> None:
+    """Restore a model with weights and gradients that travel in other types than they have."""
+    dist.init_process_group("gloo")
+    policy = MixedPrecisionPolicy(param_dtype=getattr(torch, sent), reduce_dtype=getattr(torch, reduced))
+    model = fully_shard(nn.Linear(4, 4), mp_policy=policy)
+    ctx.checkpoint.restore(model, optimizer_of(model))
 
 
 def train_with_a_guard(folder: str, steps: int, ctx: Any) -> None:

@@ -139,6 +139,20 @@ def test_a_reduction_that_gloo_lacks_is_refused_before_training(pool: st.Pool, t
     assert result.metrics["loss"] > 0
 
 
+def test_a_type_that_gloo_lacks_is_refused_before_training(pool: st.Pool, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"workers": 2, "dir": str(tmp_path), "progress": False}
+    for number, types in enumerate([("float8_e4m3fn", "float32"), ("bfloat16", "int16")]):
+        with pytest.raises(st.RunFailedError, match=r"Policy, of torch\.(float8_e4m3fn|int16), which Gloo cannot send"):
+            pool.run(
+                sharded_programs.train_with_types,
+                dict(zip(("sent", "reduced"), types, strict=True)),
+                name=f"refused-{number}",
+                **options,
+            )
+    fitting = {"sent": "float16", "reduced": "bfloat16"}
+    assert pool.run(sharded_programs.train_with_types, fitting, name="sent", **options).status == "succeeded"
+
+
 def _member(rank: int, size: int, folder: str, plan: str, written: int, losses: Any) -> None:
     """Train four steps and write a part of the state after them, or read the state; note the losses of the others."""
     torch.set_num_threads(1)

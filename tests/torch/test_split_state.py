@@ -265,6 +265,12 @@ def test_what_does_not_fit_changes_nothing(tmp_path: Path, capfd: pytest.Capture
         ):
             training_state.restore(None, tmp_path / "state", 1, size=2, parts=(model, optimizer_of(model)))
         assert torch.equal(own(model[2].weight), before)
+        model = network(seed=1)
+        before = own(model[2].weight).clone()
+        fewer = torch.optim.AdamW(list(model.parameters())[2:])
+        with pytest.raises(UserError, match=r"of another AdamW: it has groups of \[6\] .*, and this one has \[4\]"):
+            training_state.restore(None, tmp_path / "state", 1, size=2, parts=(model, fewer))
+        assert torch.equal(own(model[2].weight), before)
     assert "call fully_shard(model)" not in capfd.readouterr().err
     model_again = plain()
     training_state.restore(None, tmp_path / "state", 1, size=2, parts=(model_again, optimizer_of(model_again)))

@@ -1,4 +1,4 @@
-"""Refuses, before the first step, what `fully_shard` would ask of Gloo in the first backward pass, and Gloo lacks."""
+"""Refuses, before the first step, what `fully_shard` would ask of Gloo in that step, and Gloo lacks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,10 +12,16 @@ from sparktrain.errors import UserError
 
 _SCALED = (None, torch.float32, torch.bfloat16)
 """The types of gradients that `fully_shard` divides by the collective itself; None: that of the parameters."""
+_SENT = {
+    None, torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool,
+}  # fmt: skip
+"""The types of tensors that Gloo takes; None: those of the parameters."""
 
 
 def check_reductions(parts: Sequence[object]) -> None:
-    """Raise UserError for a model among `parts` with a divide factor of gradients by which Gloo cannot multiply."""
+    """Raise UserError for a model among `parts` of a type that Gloo does not take, or with a divide factor of gradients
+    by which it cannot multiply."""
     modules = [
         (f"model.{name}" if name else "model", module)
         for part in parts
@@ -26,12 +32,29 @@ def check_reductions(parts: Sequence[object]) -> None:
     for name, module in modules:
         # Torch has no public way to this. Where a version has it elsewhere, torch itself raises the error later.
         with suppress(AttributeError):
+            for dtype in _unknown_types(module._get_fsdp_state()):
+                raise UserError(
+                    f"{name} has parameters, or a MixedPrecisionPolicy, of {dtype}, which Gloo cannot send: pass "
+                    "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) to "
+                    "fully_shard, or convert the model"
+                )
             for factor in _lacking(module._get_fsdp_state()):
                 raise UserError(
                     f"{name}.set_gradient_divide_factor({factor:g}) multiplies gradients within a collective "
                     "(ReduceOp.PREMUL_SUM), and Gloo has no such operation: call "
                     f"{name}.set_force_sum_reduction_for_comms(True) too, or leave the factor out"
                 )
+
+
+def _unknown_types(state: Any) -> Iterator[torch.dtype]:
+    """The types of what Gloo would send for a module's own parameters, and does not take."""
+    policy = state._mp_policy
+    for group in state._fsdp_param_groups:
+        ring = getattr(group.mesh_info, "shard_process_group", None)
+        if ring is not None and ring.size() > 1 and _is_gloo(ring, group.device):
+            held = [parameter.sharded_param.dtype for parameter in group.fsdp_params]
+            sent = [policy.param_dtype or dtype if dtype.is_floating_point else dtype for dtype in held]
+            yield from (dtype for dtype in [*sent, policy.reduce_dtype] if dtype not in _SENT)
 
 
 def _lacking(state: Any) -> Iterator[float]:

@@ -142,7 +142,7 @@ def assign(
     _notice_whole(parts, files, size=place[1])
     states = [unpacked(state, files, like) for like, (_, state) in zip(_likes(parts), document[_STATES], strict=True)]
     for part, state in zip(parts, states, strict=True):
-        if isinstance(part, torch.nn.Module) and (problem := "; ".join([*_differences(_plain(part), state)][:_SHOWN])):
+        if problem := "; ".join([*_differences(_plain(part), state)][:_SHOWN]):
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
     for part, state in zip(parts, states, strict=True):
         _plain(part).load_state_dict(state)
@@ -294,8 +294,18 @@ def _notice_whole(parts: Sequence[Any], files: TensorFiles, *, size: int) -> Non
         )
 
 
-def _differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[str]:
-    """How the weights of a model differ from a state."""
+def _differences(part: Any, state: Mapping[str, Any]) -> Iterator[str]:
+    """How the weights of a model, or the parameters of an optimizer, differ from a state."""
+    if isinstance(part, torch.optim.Optimizer):
+        counts = [len(group["params"]) for group in part.param_groups]
+        saved_counts = [len(group["params"]) for group in state.get("param_groups", part.param_groups)]
+        if counts != saved_counts:
+            yield f"it has groups of {saved_counts} parameters, and this one has {counts}"
+    elif isinstance(part, torch.nn.Module):
+        yield from _weight_differences(part, state)
+
+
+def _weight_differences(model: torch.nn.Module, state: Mapping[str, Any]) -> Iterator[str]:
     weights = model.state_dict()
     for name in sorted({*weights, *state}):
         if name not in state:
