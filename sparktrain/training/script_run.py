@@ -42,6 +42,8 @@ _IMPORTS = re.compile(r"^[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+)?import[ \t]+(.*
 _TERMINATED = 128 + signal.SIGTERM
 """The exit code that shells give to a program that ended by SIGTERM."""
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+_GROUPED = re.compile(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?(?![\d,])")
+"""A number with commas between its thousands, as the format `:,` writes it."""
 _FRAME = " \t│|"
 """Around the lines of an error that Rich or tyro prints."""
 _FRAME_TOP = "╭"
@@ -256,8 +258,7 @@ def _of_exit(code: Any, lines: Sequence[str], *, has_reported: bool) -> str:
 
 def _last_lines(log: Path) -> list[str]:
     """The last lines of a log that have a word, some of them within a frame."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
@@ -279,8 +280,7 @@ class _OutputFollower:
 
     def end(self) -> None:
         """Report what the script has printed last. Blocks for a moment."""
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()  # a script may have closed or replaced its streams
         self._ended = True
         self._wake.set()
         self._thread.join()
@@ -316,6 +316,8 @@ def _of_match(match: re.Match[str], metric: str | None) -> dict[str, float]:
 
 def _number_of(match: re.Match[str], group: str | int) -> float | None:
     """The number in a group: the whole one where a pattern such as [0-9.]+ ends within 1e-05, or takes a full stop."""
+    if grouped := _GROUPED.match(match[group] or ""):
+        return float(grouped[0].replace(",", ""))
     number = _NUMBER.match(match.string, match.start(group)) if match[group] else None
     if number is not None and number.end() > match.end(group):
         return float(number[0])

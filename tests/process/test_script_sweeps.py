@@ -308,6 +308,7 @@ def test_metrics_are_found_in_the_output_of_a_script_in_another_form(sweep: Swee
         ("loss: 1e-05", "loss: ([0-9.]+)", 1e-5),
         ("The loss: 0.25.", "loss: ([0-9.]+)", 0.25),
         ("loss: -2.5, next", r"loss: (\S+)", -2.5),
+        ("loss: 123,456.70", r"loss: ([0-9.,]+)", 123456.7),
         ("loss 0.5\\nloss 0.25\\nmy loss 1", "^loss (.*)$", 0.25),
         ("\\r 50% loss 2\\r100% loss 1\\r", "^100% loss (.*)$", 1.0),
     ],
@@ -316,6 +317,13 @@ def test_a_number_is_read_as_a_whole(sweep: Sweep, line: str, pattern: str, loss
     body = f"print('{line}')"
     result = sweep("numbering_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_from=pattern)
     assert result.trials[0].metrics == {"loss": loss}
+
+
+@pytest.mark.parametrize("change", ["sys.stdout = None", "sys.stdout.close()"])
+def test_a_script_may_end_without_a_stream(sweep: Sweep, change: str) -> None:
+    body = f"print('loss: 0.5', flush=True); import sys; {change}"
+    result = sweep("streamless_script", ENDS.format(body=body), space={"lr": [1.0]}, metric_from="loss: (.*)")
+    assert result.trials[0].metrics == {"loss": 0.5}
 
 
 def test_keys_of_a_configuration_are_parameters_of_a_grid_and_of_a_sampled_space(sweep: Sweep) -> None:
