@@ -137,7 +137,7 @@ class MemberSession:
             memory_dir = await self._memory.start_member(self._start)
             restore_dir = await self._restore_dir()
             child.send(self._assignment(place, restore_dir, memory_dir))
-            # From here on it gets other messages: a child that gets one first takes itself for one without a member.
+            # Other messages come after its assignment.
             self._child = child
             # A stop may have come while the checkpoint was fetched, when there was no process to end.
             if self._stop_grace_s is not None:
