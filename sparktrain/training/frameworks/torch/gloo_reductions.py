@@ -32,39 +32,41 @@ def check_reductions(parts: Sequence[object]) -> None:
     for name, module in modules:
         # Torch has no public way to this. Where a version has it elsewhere, torch itself raises the error later.
         with suppress(AttributeError):
-            for dtype in _unknown_types(module._get_fsdp_state()):
-                raise UserError(
-                    f"{name} has parameters, or a MixedPrecisionPolicy, of {dtype}, which Gloo cannot send: pass "
-                    "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) to "
-                    "fully_shard, or convert the model"
-                )
-            for factor in _lacking(module._get_fsdp_state()):
-                raise UserError(
-                    f"{name}.set_gradient_divide_factor({factor:g}) multiplies gradients within a collective "
-                    "(ReduceOp.PREMUL_SUM), and Gloo has no such operation: call "
-                    f"{name}.set_force_sum_reduction_for_comms(True) too, or leave the factor out"
-                )
+            state = module._get_fsdp_state()
+            for group, size in _groups_on_gloo(state):
+                _check_types(name, group, state._mp_policy)
+                _check_factor(name, group, size, state._mp_policy)
 
 
-def _unknown_types(state: Any) -> Iterator[torch.dtype]:
-    """The types of what Gloo would send for a module's own parameters, and does not take."""
-    policy = state._mp_policy
+def _groups_on_gloo(state: Any) -> Iterator[tuple[Any, int]]:
+    """The groups of a module's own parameters that several members divide over Gloo, and how many these are."""
     for group in state._fsdp_param_groups:
         ring = getattr(group.mesh_info, "shard_process_group", None)
         if ring is not None and ring.size() > 1 and _is_gloo(ring, group.device):
-            held = [parameter.sharded_param.dtype for parameter in group.fsdp_params]
-            sent = [policy.param_dtype or dtype if dtype.is_floating_point else dtype for dtype in held]
-            yield from (dtype for dtype in [*sent, policy.reduce_dtype] if dtype not in _SENT)
+            yield group, ring.size()
 
 
-def _lacking(state: Any) -> Iterator[float]:
-    """The divide factors of a module's own parameters that Gloo would get."""
-    for group in state._fsdp_param_groups:
-        factor = group.gradient_divide_factor
-        ring = getattr(group.mesh_info, "shard_process_group", None)
-        is_plain = factor is None or ring is None or ring.size() in (1, factor) or group.force_sum_reduction_for_comms
-        if not is_plain and state._mp_policy.reduce_dtype in _SCALED and _is_gloo(ring, group.device):
-            yield factor
+def _check_types(name: str, group: Any, policy: Any) -> None:
+    held = [parameter.sharded_param.dtype for parameter in group.fsdp_params]
+    sent = [policy.param_dtype or dtype if dtype.is_floating_point else dtype for dtype in held]
+    for dtype in [*sent, policy.reduce_dtype]:
+        if dtype not in _SENT:
+            raise UserError(
+                f"{name} has parameters, or a MixedPrecisionPolicy, of {dtype}, which Gloo cannot send: pass "
+                "mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) to "
+                "fully_shard, or convert the model"
+            )
+
+
+def _check_factor(name: str, group: Any, size: int, policy: Any) -> None:
+    factor = group.gradient_divide_factor
+    is_plain = factor is None or factor == size or group.force_sum_reduction_for_comms
+    if not is_plain and policy.reduce_dtype in _SCALED:
+        raise UserError(
+            f"{name}.set_gradient_divide_factor({factor:g}) multiplies gradients within a collective "
+            "(ReduceOp.PREMUL_SUM), and Gloo has no such operation: call "
+            f"{name}.set_force_sum_reduction_for_comms(True) too, or leave the factor out"
+        )
 
 
 def _is_gloo(ring: dist.ProcessGroup, device: torch.device) -> bool:
