@@ -159,7 +159,7 @@ FIGURES = {
     "membership": Figure(name="messages of membership", bound=7, goal=8),
     "callables": Figure(name="parameters and fields that are Callable", bound=448, goal=400),
     "inherited": Figure(name="docstrings that are See base class.", bound=467, goal=400),
-    "lines": Figure(name="lines of source", bound=129_532, goal=85_300),
+    "lines": Figure(name="lines of source", bound=129_525, goal=85_300),
 }
 
 

@@ -88,15 +88,16 @@ def sharded_module() -> Any:
     return getattr(sys.modules.get("torch.distributed.fsdp"), "FSDPModule", ())
 
 
-def reshard(module: torch.nn.Module) -> None:
-    """Have the parameters of `module` be the parts that an optimizer changes.
+def named_parameters(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """The parameters of `module` by name, which are the parts that an optimizer changes.
 
-    After an evaluation without gradients they are whole tensors, of the layers that `fully_shard` got last.
+    After an evaluation without gradients they would be whole tensors, of the layers that `fully_shard` got last.
     """
     kind = sharded_module()
     for layer in module.modules():
         if isinstance(layer, kind):
             layer.reshard()
+    yield from module.named_parameters()
 
 
 def split_parts(parts: Sequence[Any]) -> bool:
@@ -139,8 +140,7 @@ def from_numpy(array: Array, dtype: torch.dtype) -> torch.Tensor:
 def _tensors(parts: Sequence[Any]) -> Iterator[torch.Tensor]:
     for part in parts:
         if isinstance(part, torch.nn.Module):
-            reshard(part)
-            yield from part.parameters()
+            yield from (parameter for _, parameter in named_parameters(part))
             yield from part.buffers()
         elif isinstance(part, torch.optim.Optimizer):
             for group in part.param_groups:

@@ -25,7 +25,7 @@ from sparktrain.training.frameworks.torch.split_tensors import (
     has_distributed,
     is_distributed,
     layout_digest,
-    reshard,
+    named_parameters,
     sharded_module,
     split_parts,
 )
@@ -140,7 +140,8 @@ def assign(
             f"{', '.join(map(_kind, parts)) or 'none'}: pass what save() got, in the same order"
         )
     _notice_whole(parts, files, size=place[1])
-    states = [unpacked(state, files, like) for like, (_, state) in zip(_likes(parts), document[_STATES], strict=True)]
+    likes = map(_like, parts) if has_distributed(list(map(_plain, parts))) else [None] * len(parts)
+    states = [unpacked(state, files, like) for like, (_, state) in zip(likes, document[_STATES], strict=True)]
     for part, state in zip(parts, states, strict=True):
         if problem := "; ".join([*_differences(_plain(part), state)][:_SHOWN]):
             raise UserError(f"the checkpoint of step {step} is of another {_kind(part)}: {problem}")
@@ -246,9 +247,7 @@ def _packed(packing: Packing, parts: Sequence[Any]) -> list[Any]:
 def _names(parts: Sequence[Any]) -> list[PartName]:
     """What each part is called in messages, and in the names of tensors that members hold in parts."""
     modules = [_plain(part) for part in parts if isinstance(part, torch.nn.Module)]
-    for module in modules:
-        reshard(module)
-    parameters = {id(tensor): name for module in modules for name, tensor in module.named_parameters()}
+    parameters = {id(tensor): name for module in modules for name, tensor in named_parameters(module)}
     names: list[PartName] = []
     for part in parts:
         label = _label(part)
@@ -267,20 +266,12 @@ def _label(part: Any) -> str:
     return "optimizer" if isinstance(part, torch.optim.Optimizer) else _kind(part).lower()
 
 
-def _likes(parts: Sequence[Any]) -> list[Any]:
-    """What the tensors of the states of `parts` are laid out like, in dicts and lists as those of the states."""
-    likes: list[Any] = []
-    is_distributed_model = has_distributed([_plain(part) for part in parts])
-    for part in parts:
-        if isinstance(part, torch.optim.Optimizer):
-            trained = [tensor for group in part.param_groups for tensor in group["params"]]
-            likes.append({"state": dict(enumerate(trained))})
-        # An object of the user may have averages of weights in parts.
-        elif isinstance(part, torch.nn.Module) or is_distributed_model:
-            likes.append(_state_of(part))
-        else:
-            likes.append(None)
-    return likes
+def _like(part: Any) -> Any:
+    """What the tensors of a part's state are laid out like, in dicts and lists as those of the state."""
+    if isinstance(part, torch.optim.Optimizer):  # it has no tensors before its first step
+        trained = [tensor for group in part.param_groups for tensor in group["params"]]
+        return {"state": dict(enumerate(trained))}
+    return _state_of(part)
 
 
 def _notice_whole(parts: Sequence[Any], files: TensorFiles, *, size: int) -> None:
